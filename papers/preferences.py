@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from softknee.errors import DataError
 from softknee.lab.studies.recipe import Preference
@@ -11,7 +13,7 @@ from softknee.lab.table import COLONS, Table
 from softknee.measure.record import Quantity
 
 from .claim import paper as paper_called
-from .runs import Runs, Study, command_of_recipe, command_of_row, folded
+from .runs import Runs, Study, command_of_recipe, command_of_row, folded, recipe_named
 from .statement import CANNOT_TELL, Evidence, Part, Statement, better, corrected, counted, mean, statements_of
 
 GELU = "gelu"  # the label of the model's own activation in the recipes
@@ -25,6 +27,11 @@ class Column:
     name: str
     larger: bool = True
     percent: bool = False
+
+    def printed(self, value: float) -> str:
+        """A number of a recipe, where accuracies are in percent, as a paper prints it."""
+        value = value / 100 if self.name == "reward_accuracy" and not self.percent else value
+        return f"{value:.{4 if abs(value) < 1 else 3 if abs(value) < 10 else 2}f}"
 
     def values(self, study: Study, label: str, beta: str) -> list[float] | None:
         """Of each seed, as the paper counts; None where one diverged."""
@@ -47,26 +54,43 @@ class Column:
         return "diverged" if values is None else Quantity.mean(values, unit="").text(2 if self.percent else 4)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PreferenceTable:
     """A table of a paper: a function in a model, and the model's own GELU beside it.
 
     statement: the name of what it says in the ledger; says: that sentence.
     study:  the name of its recipe; label: of the function there.
-    values: by beta the printed rows of the function and of GELU, in the order of the columns.
+    printed: by beta the rows of the function and of GELU, in the order of the columns, where the paper has more than
+             the numbers in the recipe.
     """
 
     statement: str
     says: str
-
     study: str
-    paper: str
     place: str
-    network: str
     label: str
     title: str
     columns: Sequence[Column]
-    values: Mapping[str, tuple[Sequence[str], Sequence[str]]]
+    network: str = "GPT-2"
+    printed: Mapping[str, tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
+
+    @property
+    def paper(self) -> str:
+        """The stem of the paper."""
+        return self.study.partition("-")[0]
+
+    @cached_property
+    def values(self) -> Mapping[str, tuple[Sequence[str], Sequence[str]]]:
+        """By beta the printed rows of the function and of GELU."""
+        recipe = recipe_named(self.study)
+        task, paper = recipe.task, recipe.paper
+        assert isinstance(task, Preference)
+        assert paper is not None
+
+        def row(label: str, beta: float) -> list[str]:
+            return [column.printed(paper.values[label][task.measure(column.name, beta)]) for column in self.columns]
+
+        return self.printed or {f"{beta:g}": (row(self.label, beta), row(GELU, beta)) for beta in task.betas}
 
     def rows(self) -> Iterator[tuple[str, str, str, Sequence[str]]]:
         """Beta, label, title and what the paper prints, of each row."""
@@ -76,16 +100,15 @@ class PreferenceTable:
 
 
 _MARGIN = Column("reward margin", "reward_margin")
+_ACCURACY = Column("reward accuracy, %", "reward_accuracy", percent=True)
 _LOSS = Column("evaluation loss", "evaluation_loss", larger=False)
-_SQUAF = (Column("reward accuracy, %", "reward_accuracy", percent=True), _MARGIN, _LOSS)
+_SQUAF: dict[str, Any] = {"label": "squaf", "title": "SQUAF", "columns": (_ACCURACY, _MARGIN, _LOSS)}
 S_RELU = PreferenceTable(
     statement="srelu_learns_preferences_better",
     says="Trained on preferences, GPT-2 with S-ReLU has higher chosen rewards, lower rejected rewards, larger margins "
     "and a better accuracy than with GELU, for every beta.",
     study="mollification-table-3",
-    paper="mollification",
     place="Table 3",
-    network="GPT-2",
     label="srelu",
     title="S-ReLU",
     columns=(
@@ -94,7 +117,7 @@ S_RELU = PreferenceTable(
         _MARGIN,
         Column("preference accuracy", "reward_accuracy"),
     ),
-    values={
+    printed={
         "0.1": (
             ("0.1501", "", "0.0984 ± 0.0008", "0.5938 ± 0.0000"),
             ("-0.2037", "", "0.0659 ± 0.0019", "0.5313 ± 0.0012"),
@@ -114,61 +137,36 @@ CRRELU = PreferenceTable(
     says="Trained on preferences, GPT-2 with CRReLU has larger margins, a better accuracy and a lower loss than with "
     "GELU, for every beta.",
     study="eafo-table-4",
-    paper="eafo",
     place="Table 4",
-    network="GPT-2",
     label="crrelu",
     title="CRReLU",
     columns=(_MARGIN, Column("reward accuracy", "reward_accuracy"), _LOSS),
-    values={
-        "0.1": (("0.1428", "0.6210", "0.6476"), ("0.1419", "0.6196", "0.6480")),
-        "1": (("0.4626", "0.5756", "0.9201"), ("0.4556", "0.5731", "0.9298")),
-        "2": (("0.7736", "0.5628", "1.462"), ("0.7176", "0.5606", "1.481")),
-        "5": (("1.846", "0.5635", "3.268"), ("1.651", "0.5566", "3.305")),
-    },
 )
 SQUAF = PreferenceTable(
     statement="squaf_learns_preferences_better",
     says="Trained on preferences, GPT-2 with SQUAF has a better accuracy, larger margins and a lower loss than with "
     "GELU, for every beta.",
     study="squaf-table-5",
-    paper="squaf",
     place="Table 5",
-    network="GPT-2",
-    label="squaf",
-    title="SQUAF",
-    columns=_SQUAF,
-    values={
-        "0.1": (("62.50", "0.1352", "0.6510"), ("62.11", "0.0977", "0.6646")),
-        "0.2": (("62.89", "0.1838", "0.6544"), ("59.76", "0.1639", "0.6733")),
-        "0.4": (("61.33", "0.4201", "0.6547"), ("58.59", "0.3033", "0.7184")),
-    },
+    **_SQUAF,
 )
 SQUAF_XL = PreferenceTable(
     statement="squaf_learns_preferences_better_in_gpt2_xl",
     says="Trained on preferences, GPT-2 XL with SQUAF is better than with GELU in the same three numbers at beta 0.1 "
     "(accuracy 63.28 against 62.89 %).",
     study="squaf-table-11-gpt2-xl",
-    paper="squaf",
     place="Table 11",
     network="GPT-2 XL",
-    label="squaf",
-    title="SQUAF",
-    columns=_SQUAF,
-    values={"0.1": (("63.28", "0.2190", "0.6400"), ("62.89", "0.2182", "0.6411"))},
+    **_SQUAF,
 )
 SQUAF_PYTHIA = PreferenceTable(
     statement="squaf_learns_preferences_better_in_pythia",
     says="Trained on preferences, Pythia-2.8B with SQUAF is better than with GELU in the same three numbers at beta "
     "0.1 (accuracy 64.84 against 63.67 %).",
     study="squaf-table-11-pythia",
-    paper="squaf",
     place="Table 11",
     network="Pythia-2.8B",
-    label="squaf",
-    title="SQUAF",
-    columns=_SQUAF,
-    values={"0.1": (("64.84", "0.4302", "0.6075"), ("63.67", "0.3883", "0.6108"))},
+    **_SQUAF,
 )
 TABLES = (S_RELU, CRRELU, SQUAF, SQUAF_XL, SQUAF_PYTHIA)
 

@@ -36,9 +36,7 @@ def cell(text: str) -> str:
     """The text as it may stand in a cell of a Markdown table, where a bare bar would end the cell."""
     parts = text.split("$")
     if any("|" in formula for formula in parts[1::2]):
-        raise FormulaError(
-            f"Write \\lvert and \\rvert for the bars in {text!r}: a bar would end the cell of the table."
-        )
+        raise FormulaError(f"Write \\lvert and \\rvert for the bars in {text!r}: a bar would end the table's cell.")
     return "$".join(part if index % 2 else part.replace("|", r"\|") for index, part in enumerate(parts))
 
 
@@ -55,7 +53,7 @@ def _sign(match: re.Match[str]) -> str:
     name = match.group(1)
     if name not in _SIGNS:
         raise FormulaError(
-            f"The ledger's texts do not know the LaTeX command \\{name}; add it to the signs in papers/text.py."
+            f"The ledger does not know the LaTeX command \\{name}; add it to the signs in papers/text.py."
         )
     return _SIGNS[name] + (" " if match.group(0).endswith(" ") and name not in _TIGHT else "")
 

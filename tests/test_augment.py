@@ -185,7 +185,7 @@ def test_bytes_and_floats_are_augmented_alike(channels: int) -> None:
         ({"crop": -1}, "crop must be a whole number of at least 0"),
         ({"mixup": float("inf")}, "mixup must be a finite number"),
         ({"erasing": 1.5}, "erasing must be a finite number of at least 0 and at most 1"),
-        ({"randaugment": 9}, "must be the magnitude and its standard deviation"),
+        ({"randaugment": 9}, "must be the magnitude and its deviation"),
         ({"randaugment": (11, 0.5)}, "magnitude must be a finite number of at least 0 and at most 10"),
         ({"mean": (0.5,)}, "give both, or neither"),
         ({"mean": (0.5,), "std": (0.0,)}, "std above 0"),
@@ -206,7 +206,7 @@ def test_settings_that_are_refused(arguments: dict[str, object], sentence: str) 
         ({}, torch.rand(4, 3, 8, 8), torch.arange(3), "do not belong to images"),
         ({"mixup": 0.8}, torch.rand(4, 3, 8, 8), torch.arange(4), "say how many `classes`"),
         ({"randaugment": (9, 0)}, torch.rand(4, 2, 8, 8), torch.arange(4), "1 or 3 channels"),
-        ({"mean": [0.5], "std": [1]}, torch.rand(4, 3, 8, 8), torch.arange(4), "have 1 numbers, and the images have 3"),
+        ({"mean": [0.5], "std": [1]}, torch.rand(4, 3, 8, 8), torch.arange(4), "have 1 numbers, and images 3"),
     ],
     ids=["shape", "replicas", "targets", "classes", "channels", "mean"],
 )

@@ -235,7 +235,7 @@ def mixed_types(place: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "cut short": (cut, r"bytes where .* were saved: it was cut short"),
+    "cut short": (cut, r"bytes where .* were saved: cut short"),
     "altered": (flip, "its checksum differs"),
     "no weights": (lambda place: (place / "model.safetensors").unlink(), "could not be read"),
     "no description": (lambda place: (place / "checkpoint.json").unlink(), "is no checkpoint"),

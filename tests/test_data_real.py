@@ -12,7 +12,6 @@ from data_files import pillow
 from softknee.lab.data.adult import load_adult
 from softknee.lab.data.criteo import convert, load_criteo
 from softknee.lab.data.images import load_image_set
-from softknee.lab.data.text import load_wikitext
 
 FOLDER = os.environ.get("SOFTKNEE_DATA", "")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="SOFTKNEE_DATA is not set, so that there are no real files")
@@ -70,9 +69,3 @@ def test_criteo(tmp_path: Path) -> None:
     assert shards.counts == (3000, 3000, 1200)
     labels = torch.cat([torch.from_numpy(block.labels) for block in shards.blocks(size=1000)])
     assert torch.equal(labels.long(), result["train"][1])
-
-
-def test_wikitext() -> None:
-    need("wikitext-2")
-    result = load_wikitext(parts=("validation", "test"))
-    assert {part: len(stream) for part, stream in result.parts.items()} == {"validation": 217_646, "test": 245_569}

@@ -13,10 +13,9 @@ import pytest
 import torch
 
 from data_files import jpeg, tiny_imagenet_files, write_adult, write_tree
-from softknee.errors import DataError, ParameterError
+from softknee.errors import DataError
 from softknee.lab.data.adult import COLUMNS, INPUTS, LABELS, load_adult
 from softknee.lab.data.images import ImageSet, load_image_set
-from softknee.lab.data.text import load_wikitext
 from softknee.lab.studies.examples import load_examples
 from softknee.lab.studies.recipe import Data
 
@@ -175,43 +174,6 @@ def test_a_damaged_archive_and_none(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="It is damaged"):
             tiny(tmp_path)
         (tmp_path / name).unlink()
-
-
-# -- WikiText-2 ---------------------------------------------------------------------------------------------
-
-
-def write_wikitext(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    (folder / "wiki.train.tokens").write_text(" \n = Title = \n a <unk> b \n")
-    (folder / "valid.txt.gz").write_bytes(gzip.compress(" b\u2028a c \n".encode()))
-    (folder / "test.txt").write_text(" c c \n")
-
-
-def test_words_and_characters(tmp_path: Path) -> None:
-    write_wikitext(tmp_path / "wikitext-2")
-    words = load_wikitext(tmp_path)
-    said = {part: [words.vocabulary[number] for number in numbers.tolist()] for part, numbers in words.parts.items()}
-    assert said == {
-        "train": ["<eos>", "=", "Title", "=", "<eos>", "a", "<unk>", "b", "<eos>"],
-        "validation": ["b", "a", "c", "<eos>"],  # what Python takes for the end of a line is none here
-        "test": ["c", "c", "<eos>"],
-    }
-    assert len(set(words.vocabulary)) == len(words.vocabulary)
-    letters = load_wikitext(tmp_path, level="characters", parts=["test"])
-    assert "".join(letters.vocabulary[item] for item in letters.parts["test"].tolist()) == " c c \n"
-
-
-def test_missing_wikitext_is_named(tmp_path: Path) -> None:
-    write_wikitext(tmp_path / "wikitext-2")
-    (tmp_path / "wikitext-2" / "wiki.train.tokens").unlink()
-    with pytest.raises(DataError, match=r"WikiText-2 \(train\).*wiki.train.tokens.*Merity"):
-        load_wikitext(tmp_path)
-    assert set(load_wikitext(tmp_path, parts=("validation", "test")).parts) == {"validation", "test"}
-    (tmp_path / "wikitext-2" / "test.txt").write_text(" \n")
-    with pytest.raises(DataError, match="is empty"):
-        load_wikitext(tmp_path, parts=["test"])
-    with pytest.raises(ParameterError, match="has the parts train, validation, test"):
-        load_wikitext(tmp_path, parts=["valid"])
 
 
 # -- examples of the documentation --------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def test_every_table_of_a_recipe_is_on_its_papers_page_with_a_command_for_every_
     assert listed <= named
     for name in named - listed:  # language models, whose tables have another form
         page = recipe_file(name).parents[1] / "README.md"
-        assert f"`{command_of_recipe(name)}`" in page.read_text("utf-8"), f"{name} has no place in papers/exhibits.py."
+        assert f"`{command_of_recipe(name)}`" in page.read_text("utf-8"), f"{name} has no place in an exhibits.yaml."
     for paper in PAPERS:
         text = _plain((site / "papers" / f"{paper.stem}.html").read_text(encoding="utf-8"))
         names = {name for exhibit in EXHIBITS[paper.stem] for name in exhibit.recipes}

@@ -14,7 +14,7 @@ from idx_files import as_published, contents, idx_bytes, write
 from softknee.errors import DataError, ParameterError
 from softknee.lab.data import images
 from softknee.lab.data.files import data_folder, find_file
-from softknee.lab.data.images import SETS, load_images, read_idx
+from softknee.lab.data.images import SETS, load_image_set, read_idx
 
 LAYOUTS: dict[str, Callable[[Path], None]] = {
     "folder of its own, gzipped": lambda root: write(root / "mnist"),
@@ -29,7 +29,7 @@ LAYOUTS: dict[str, Callable[[Path], None]] = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_is_found_and_read(tmp_path: Path, layout: str) -> None:
     LAYOUTS[layout](tmp_path)
-    data = load_images("mnist", tmp_path, check=False)
+    data = load_image_set("mnist", tmp_path, check=False)
     written = contents()
     pixels = torch.tensor(list(written["train-images-idx3-ubyte"][16:]), dtype=torch.float64) / 255
     assert data.train_images.shape == (50, 1, 28, 28)
@@ -37,53 +37,43 @@ def test_every_layout_is_found_and_read(tmp_path: Path, layout: str) -> None:
     assert data.train_labels.tolist() == list(written["train-labels-idx1-ubyte"][8:])
     assert data.test_labels.tolist() == list(written["t10k-labels-idx1-ubyte"][8:])
     mean, spread = pixels.mean(), pixels.std(correction=0)
-    assert data.mean == pytest.approx(mean.item(), rel=1e-12)
-    assert data.spread == pytest.approx(spread.item(), rel=1e-12)
+    assert data.mean == pytest.approx([255 * mean.item()], rel=1e-12)
+    assert data.spread == pytest.approx([255 * spread.item()], rel=1e-12)
     expected = ((pixels - mean) / spread).float().reshape(50, 1, 28, 28)
-    torch.testing.assert_close(data.train_images, expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(data.ready(data.train_images), expected, rtol=1e-6, atol=1e-6)
     # The test images are standardised by the training images.
     other = torch.tensor(list(written["t10k-images-idx3-ubyte"][16:]), dtype=torch.float64) / 255
-    torch.testing.assert_close(data.test_images.flatten(), ((other - mean) / spread).float(), rtol=1e-6, atol=1e-6)
-    assert f"{data.mean:.6f}" in data.normalisation
-    assert (data.train_images.dtype, data.train_labels.dtype) == (torch.float32, torch.int64)
+    ready = data.ready(data.test_images).flatten()
+    torch.testing.assert_close(ready, ((other - mean) / spread).float(), rtol=1e-6, atol=1e-6)
+    assert (data.train_images.dtype, data.train_labels.dtype) == (torch.uint8, torch.int64)
 
 
 def test_torchvisions_layout_of_fashion(tmp_path: Path) -> None:
     write(tmp_path / "FashionMNIST" / "raw", zipped=False)
-    assert load_images("fashion-mnist", tmp_path, check=False).name == "fashion-mnist"
+    assert load_image_set("fashion-mnist", tmp_path, check=False).name == "fashion-mnist"
     with pytest.raises(DataError, match=r"MNIST \(train images\) has no file"):
-        load_images("mnist", tmp_path, check=False)
+        load_image_set("mnist", tmp_path, check=False)
 
 
 def test_torchvision_reads_the_same_numbers(tmp_path: Path) -> None:
     datasets = pytest.importorskip("torchvision.datasets", reason="torchvision is not installed")
     write(tmp_path / "MNIST" / "raw", zipped=False)
     theirs = datasets.MNIST(tmp_path, train=True)
-    ours = load_images("mnist", tmp_path, check=False)
+    ours = load_image_set("mnist", tmp_path, check=False)
     assert torch.equal(theirs.targets, ours.train_labels)
-    back = (ours.train_images * ours.spread + ours.mean) * 255
-    assert torch.equal(back.round().squeeze(1).to(torch.uint8), theirs.data)
+    assert torch.equal(ours.train_images.squeeze(1), theirs.data)
 
 
 def test_the_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "mnist")
     monkeypatch.setenv("SOFTKNEE_DATA", str(tmp_path))
-    assert len(load_images("mnist", check=False).train_labels) == 50
-
-
-def test_to_and_flat(tmp_path: Path) -> None:
-    write(tmp_path)
-    data = load_images("mnist", tmp_path, check=False)
-    moved = data.to("meta")
-    for part in ("train_images", "train_labels", "test_images", "test_labels"):
-        assert getattr(moved, part).device.type == "meta"
-    assert data.train_images.device.type == "cpu"
+    assert len(load_image_set("mnist", check=False).train_labels) == 50
 
 
 def test_an_unknown_checksum_is_an_error_unless_it_is_wanted(tmp_path: Path) -> None:
     write(tmp_path)
     with pytest.raises(DataError, match=r"not the published file of MNIST \(train images\).*check=False"):
-        load_images("mnist", tmp_path)
+        load_image_set("mnist", tmp_path)
 
 
 def test_the_checksum_is_that_of_the_bytes_after_decompression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,18 +83,18 @@ def test_the_checksum_is_that_of_the_bytes_after_decompression(tmp_path: Path, m
     write(tmp_path / "mnist")
     write(tmp_path / "plain", zipped=False)
     assert torch.equal(
-        load_images("mnist", tmp_path).train_images, load_images("mnist", tmp_path / "plain").train_images
+        load_image_set("mnist", tmp_path).train_images, load_image_set("mnist", tmp_path / "plain").train_images
     )
     altered = bytearray(made["t10k-images-idx3-ubyte"])
     altered[100] ^= 1
     write(tmp_path / "mnist", t10k_images=bytes(altered))
     with pytest.raises(DataError, match=r"not the published file of MNIST \(test images\)"):
-        load_images("mnist", tmp_path)
-    load_images("mnist", tmp_path, check=False)
+        load_image_set("mnist", tmp_path)
+    load_image_set("mnist", tmp_path, check=False)
     # A file of the set in the place of another is called by its name.
     write(tmp_path / "mnist", train_images=made["t10k-images-idx3-ubyte"])
     with pytest.raises(DataError, match=r"is MNIST \(test images\), where MNIST \(train images\) is expected"):
-        load_images("mnist", tmp_path)
+        load_image_set("mnist", tmp_path)
 
 
 BROKEN = {
@@ -122,7 +112,7 @@ BROKEN = {
     "a large claim": (struct.pack(">BBBB3I", 0, 0, 8, 3, 2**20, 2**5, 2**5), r"has 0: it was cut short"),
     "no image": (struct.pack(">BBBB3I", 0, 0, 8, 3, 0, 28, 28), "must be at least 1"),
     "fewer images": (idx_bytes(torch.zeros(49, 28, 28)), "49 images and 50 labels"),
-    "no spread": (idx_bytes(torch.full((50, 28, 28), 7)), "every pixel of the training images is 7"),
+    "no spread": (idx_bytes(torch.full((50, 28, 28), 7)), "every training pixel of channel 0 is the same"),
     "other images": (idx_bytes(torch.arange(50 * 9).reshape(50, 3, 3) % 256), "differ in size"),
 }
 
@@ -133,7 +123,7 @@ def test_a_broken_file_is_a_sentence(tmp_path: Path, how: str, zipped: bool) -> 
     data, sentence = BROKEN[how]
     write(tmp_path / "mnist", train_images=data, zipped=zipped)
     with pytest.raises(DataError, match=sentence):
-        load_images("mnist", tmp_path, check=False)
+        load_image_set("mnist", tmp_path, check=False)
 
 
 def test_a_small_file_that_unpacks_to_much_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,15 +174,15 @@ def test_what_is_no_file_is_a_sentence(tmp_path: Path) -> None:
 
 def test_labels_out_of_range_and_missing_files_are_sentences(tmp_path: Path) -> None:
     write(tmp_path / "mnist", t10k_labels=idx_bytes(torch.full((20,), 10)))
-    with pytest.raises(DataError, match=r"MNIST \(test\) has the label 10"):
-        load_images("mnist", tmp_path, check=False)
+    with pytest.raises(DataError, match=r"mnist \(test\) has the label 10"):
+        load_image_set("mnist", tmp_path, check=False)
     (tmp_path / "mnist" / "t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(DataError) as caught:
-        load_images("mnist", tmp_path, check=False)
+        load_image_set("mnist", tmp_path, check=False)
     for expected in ("MNIST (test labels)", "'mnist/t10k-labels-idx1-ubyte.gz'", "torchvision.datasets.MNIST"):
         assert expected in str(caught.value)
     with pytest.raises(ParameterError, match="Did you mean 'mnist'"):
-        load_images("mnist2", tmp_path)
+        load_image_set("mnist2", tmp_path)
 
 
 @pytest.mark.parametrize(("name", "mean", "spread"), [("mnist", 0.1307, 0.3081), ("fashion-mnist", 0.2860, 0.3530)])
@@ -202,10 +192,10 @@ def test_the_published_files_where_they_are(name: str, mean: float, spread: floa
         find_file(data_folder(), images._places(SETS[name], "train-images", 3), what=name, source="its authors")
     except DataError as error:
         pytest.skip(f"the published files are not here: {error}")
-    data = load_images(name)
+    data = load_image_set(name)
     assert (len(data.train_labels), len(data.test_labels)) == (60000, 10000)
-    assert (round(data.mean, 4), round(data.spread, 4)) == (mean, spread)
+    assert (round(data.mean[0] / 255, 4), round(data.spread[0] / 255, 4)) == (mean, spread)
     counts = data.test_labels.bincount()
     assert counts.sum() == 10000
     assert len(counts) == 10
-    assert data.train_images.double().mean().abs() < 1e-6
+    assert data.ready(data.train_images).double().mean().abs() < 1e-6

@@ -21,17 +21,9 @@ from language_files import (
     write_vocabulary,
 )
 from softknee.errors import DataError, ParameterError
-from softknee.lab.language import (
-    foretell,
-    load_gpt2_tokenizer,
-    load_language_model,
-    load_wikitext,
-    read_story_tokenizer,
-    replace_by_relu_,
-    text_tokens,
-)
-from softknee.lab.language.loading import load_llama2c
-from softknee.lab.language.text_perplexity import token_losses
+from softknee.lab.language.loading import load_language_model, load_llama2c
+from softknee.lab.language.text_perplexity import foretell, load_wikitext, replace_by_relu_, text_tokens, token_losses
+from softknee.lab.language.tokenizers import load_gpt2_tokenizer, read_story_tokenizer
 
 DATA = os.environ.get("SOFTKNEE_DATA")
 real_files = pytest.mark.skipif(not DATA, reason="SOFTKNEE_DATA names no data folder")

@@ -9,8 +9,9 @@ import pytest
 
 from language_files import SHP_ROW, dialogue, write_hh, write_vocabulary
 from softknee.errors import DataError, ParameterError
-from softknee.lab.language import Pair, find_pairs, load_gpt2_tokenizer, read_preferences, tokenize
-from softknee.lab.language.preferences import DIFFERENT, EMPTY, UNSURE, pair_batch
+from softknee.lab.language.loading import find_pairs
+from softknee.lab.language.preferences import DIFFERENT, EMPTY, UNSURE, Pair, pair_batch, read_preferences, tokenize
+from softknee.lab.language.tokenizers import load_gpt2_tokenizer
 
 DATA = os.environ.get("SOFTKNEE_DATA")
 

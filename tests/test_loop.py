@@ -267,7 +267,7 @@ def test_models_that_are_none_are_refused():
     fixed = mlp()
     with pytest.raises(ParameterError, match="same weights for two seeds"):
         OneByOne(lambda: fixed, count=2)
-    widths = iter([8, 8, 9])
+    widths = iter([8, 9])
     with pytest.raises(InputError, match="another architecture for model 1"):
         OneByOne(lambda: nn.Linear(6, next(widths)), count=2)
     with pytest.raises(InputError, match="no values yet"):

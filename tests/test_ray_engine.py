@@ -150,7 +150,7 @@ def test_a_worker_answers_with_a_record_or_a_sentence(folder: Path) -> None:
     }
     assert "other examples" in run_order(changed, pack_examples(examples))["error"]
     # A state that cannot be gone on from is left out, and the trial begins anew.
-    damaged = order | {"run": "softknee.lab.studies.running:run_trial", "saved": {"state.json": b""}}
+    damaged = order | {"run": "softknee.lab.studies.running:run_trial", "saved": b""}
     assert "record" in run_order(damaged, pack_examples(examples))
 
 

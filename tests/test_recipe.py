@@ -169,7 +169,7 @@ def test_settings_leave_the_mapping_alone() -> None:
         ("training..epochs=3", "--set takes key=value"),
         ("training.epoch=3", "training.epoch is no key of a recipe. Did you mean 'epochs'?"),
         ("name.x=3", "no 'x' inside of 't'"),
-        ("activations.2=gelu", "'2' is no place in a list of 2, which are 0 to 1"),
+        ("activations.2=gelu", "'2' is no place in a list, which has 0 to 1"),
         ("activations.first=gelu", "'first' is no place"),
         ("seeds=[", "--set seeds=[: The text is no YAML"),
         ("training.epochs=0", "training.epochs must be a whole number of at least 1, and 0 was given"),

@@ -151,7 +151,7 @@ def test_files_are_there_before_the_record_and_the_state_goes_after_it(
     real_replace, real_remove = os.replace, store.folder.remove
     monkeypatch.setattr(os, "replace", lambda a, b: (real_replace(a, b), done.append(Path(b).parent.name)))
     monkeypatch.setattr(store.folder, "remove", lambda name: (real_remove(name), done.append(name.split("/")[0])))
-    store.save_state(trials[0].key, {"a": b"1"})
+    store.save_state(trials[0].key, b"1")
     add(store, trials[0])
     assert done == ["state", "files", "trials", "state"]
     assert store.state(trials[0].key) is None
@@ -249,26 +249,18 @@ def test_a_file_that_is_missing_cut_or_changed_is_refused(url: str, trials: list
 # -- states -----------------------------------------------------------------------------------------------
 
 
-def test_a_state_comes_back_and_a_damaged_or_foreign_one_does_not(url: str, trials: list[Trial]) -> None:
-    store, item, other = RunStore(url), trials[0].key, trials[1].key
+def test_a_state_comes_back(url: str, trials: list[Trial]) -> None:
+    store, item = RunStore(url), trials[0].key
     assert store.state(item) is None
-    store.save_state(item, {"a": b"x\ny", "b": b""})
-    assert store.state(item) == {"a": b"x\ny", "b": b""}
-    content = store.folder.read(f"state/{item}") or b""
-    for damaged in (content[:-1], content + b"!", b"", b"\n", b"[]\n", content.replace(b"x", b"z"), b"\xff"):
-        store.folder.write(f"state/{item}", damaged, what="damage")
-        assert store.state(item) is None
-    store.folder.write(f"state/{other}", content, what="damage")
-    assert store.state(other) is None
-    store.folder.write(f"state/{item}", content.replace(b'"torch": "', b'"torch": "9'), what="damage")
-    assert store.state(item) is None
+    store.save_state(item, b"x\ny")
+    assert store.state(item) == b"x\ny"
 
 
 def test_tidying_removes_temporaries_and_states_of_finished_trials_only(url: str, trials: list[Trial]) -> None:
     store = RunStore(url)
     add(store, trials[0])
     for trial in trials:
-        store.save_state(trial.key, {"a": b"1"})
+        store.save_state(trial.key, b"1")
     for inside in ("", "trials/", "files/", "state/"):
         store.folder.write(f"{inside}.x.12345678.tmp", b"half", what="left")
     before = {part: store.folder.names(part) for part in ("trials", "files")}

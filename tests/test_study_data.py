@@ -219,7 +219,7 @@ def test_columns_that_are_not_there(tmp_path: Path) -> None:
         read(tmp_path, target="lable")
     with pytest.raises(DataError, match=r"which data\.ignore names"):
         read(tmp_path, ignore=["id"])
-    with pytest.raises(DataError, match=r"the target is text \('\w+', \.\.\.\), and a regression needs numbers"):
+    with pytest.raises(DataError, match=r"the target is text \('\w+', \.\.\.\); a regression needs numbers"):
         read(tmp_path, task="regression")
     (tmp_path / "latin.csv").write_bytes(b"a,b\n\xff,1\n")
     with pytest.raises(DataError, match="UTF-8"):

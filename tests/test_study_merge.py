@@ -86,7 +86,7 @@ def test_another_study_is_refused_and_nothing_is_made(run, folder: Path) -> None
     run(out=folder / "threads", only=["smelu"], threads=7)
     with pytest.raises(StoreError, match="that ran with 7 threads, and not with"):
         merge_studies(folder / "new", [folder / "one", folder / "threads"])
-    with pytest.raises(StoreError, match=r"nowhere' holds no study that could be merged"):
+    with pytest.raises(StoreError, match=r"nowhere' holds no study: it has no study"):
         merge_studies(folder / "new", [folder / "nowhere"])
     assert not (folder / "new").exists()
     assert not (folder / "nowhere").exists()
@@ -147,7 +147,7 @@ def test_the_command(run, folder: Path, softknee, monkeypatch: pytest.MonkeyPatc
     os.mkdir("two")
     code, _, err = softknee("study", "merge", "all", "two")
     assert code == 2
-    assert "holds no study that could be merged" in err
+    assert "holds no study: it has no study" in err
 
 
 @pytest.mark.parametrize(

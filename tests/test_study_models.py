@@ -286,8 +286,8 @@ def test_names_of_timm() -> None:
         ("torch.hub:load", "makes no models"),
         ("study_model:forgets", "does not use it"),
         ("study_model:breaks", "ZeroDivisionError: by nought"),
-        ("study_model:no_model_of", "must return a torch.nn.Module, not a int"),
-        ("study_model:no_model", "must return a torch.nn.Module, not a int"),
+        ("study_model:no_model_of", "must return an nn.Module, not a int"),
+        ("study_model:no_model", "must return an nn.Module, not a int"),
         ("needs_more:make", "needs the package 'not_there_at_all'"),
         ("wrong_text:make", "importing 'wrong_text' failed (SyntaxError"),
     ],
@@ -303,7 +303,7 @@ def test_a_function_of_ones_own_that_does_not_work(build: str, said: str, folder
 @pytest.mark.parametrize(
     ("model", "shape", "said"),
     [
-        (Model(arguments={"widths": [5, 4, 3]}), (6,), "cannot work on examples of shape (6,)"),
+        (Model(arguments={"widths": [5, 4, 3]}), (6,), "cannot take examples of shape (6,)"),
         (Model(arguments={"widths": [6, 4, 7]}), (6,), "(2, 7) for 2 examples, and the data needs (2, 3)"),
         (Model(arguments={"hidden": [4, 0]}), (6,), "whole numbers above 0"),
         (Model(arguments={"hidden": 4}), (6,), "must be a list of widths"),

@@ -89,10 +89,10 @@ def test_states_are_written_now_and_then_and_snapshots_cost_little(run, folder: 
         now=lambda: clock[0],
     )
 
-    def save(epoch: int) -> dict[str, bytes]:
+    def save(epoch: int) -> bytes:
         clock[0] += 1.0  # what a snapshot costs
         saves.append(epoch)
-        return {"epoch": b"%d" % epoch}
+        return b"%d" % epoch
 
     written = {}
     for epoch in range(1, 100):  # of 10 seconds each
@@ -104,14 +104,14 @@ def test_states_are_written_now_and_then_and_snapshots_cost_little(run, folder: 
     changes = [epoch for epoch in range(2, 100) if written[epoch] != written[epoch - 1]]
     assert written[1] is None
     assert len(changes) == 3  # every 300 seconds
-    assert all(written[epoch] == {"epoch": b"%d" % epoch} for epoch in changes)
+    assert all(written[epoch] == b"%d" % epoch for epoch in changes)
     keeper.step()
     stopping.asked = True
     with pytest.raises(Interrupted):
         keeper.step()
     keeper.keep()
-    assert store.state(outcome.trial.key) == {"epoch": b"%d" % saves[-1]}
+    assert store.state(outcome.trial.key) == b"%d" % saves[-1]
     with pytest.raises(Interrupted):  # at the end of an epoch it is that epoch's state
         keeper.epoch(99, 100, lambda: save(99))
     keeper.keep()
-    assert store.state(outcome.trial.key) == {"epoch": b"99"}
+    assert store.state(outcome.trial.key) == b"99"

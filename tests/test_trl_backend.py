@@ -9,25 +9,23 @@ import torch
 
 from language_files import dialogue, write_gpt2, write_hh
 from softknee.errors import MissingToolError
-from softknee.lab.language import (
-    LanguageModel,
+from softknee.lab.language.loading import LanguageModel, load_language_model
+from softknee.lab.language.preferences import (
     Pair,
     PairTokens,
-    Recipe,
-    load_language_model,
-    prefer_,
-    put_in_,
+    chosen_batch,
     read_preferences,
-    supervise_,
+    reply_log_probabilities,
     tokenize,
 )
-from softknee.lab.language.preferences import chosen_batch, reply_log_probabilities
 from softknee.lab.language.tokenizers import _tool
+from softknee.lab.language.tuning import Recipe, prefer_, supervise_
 from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.recipe import Preference
 from softknee.lab.studies.running import run_trial
 from softknee.lab.studies.texts import load_texts
 from softknee.lab.studies.trials import train_trials
+from softknee.surgery import swap_
 
 pytest.importorskip("trl", reason="trl is not installed; the extra 'preference' brings it")
 
@@ -54,7 +52,7 @@ def pairs(language: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def fresh(language: LanguageModel) -> torch.nn.Module:
     model = copy.deepcopy(language.model)
-    put_in_(model, "crrelu")  # with a learned parameter, which has a group of its own in the optimiser
+    swap_(model, "crrelu(eps=0.01, learn=all)")  # with a group of its own in the optimiser
     return model
 
 

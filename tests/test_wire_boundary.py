@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     place = tmp_path_factory.mktemp("ends")
     data = load_digits()
-    torch.save([data.train_images.unflatten(1, (1, 8, 8)), data.train_labels], place / "digits.pt")
+    torch.save([data.ready(data.train_images), data.train_labels], place / "digits.pt")
     (example,) = re.findall(r"```python\n(import tempfile.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     (place / "example.py").write_text(example, encoding="utf-8")
     return str(place)

@@ -32,6 +32,8 @@ from softknee.lab.chart import (
 from softknee.lab.figures import DISTINCT
 from softknee.measure.record import Quantity, Record
 
+from ..runs import recipe_named
+
 RATE_KIND, DISTIL_KIND = "study rate", "study distil"
 TEACHER = "teacher"
 NAMES = {
@@ -45,16 +47,29 @@ NAMES = {
 class Reported:
     """One student of one teacher, or of none.
 
-    accuracy, gap: of the test (validation) images, and training less test accuracy at the end, in percent.
+    recipe:     that runs it, which has the accuracies of the test (validation) images, in percent.
+    gap:        training less test accuracy at the end, in percent.
     parameters: how many are trained; PolyReLU, which does not converge there, has no accuracy.
     """
 
-    source: str
-    data: str
+    recipe: str
+    data: str = "cifar-100"
     teacher_accuracy: float | None = None
-    accuracy: Mapping[str, float]
     gap: Mapping[str, float] = field(default_factory=dict)
     parameters: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def source(self) -> str:
+        """The table of the paper."""
+        paper = recipe_named(self.recipe).paper
+        return "" if paper is None else paper.source.removeprefix("SQUAF, ")
+
+    @property
+    def accuracy(self) -> Mapping[str, float]:
+        """By the titles of the activations."""
+        paper = recipe_named(self.recipe).paper
+        values = {} if paper is None else paper.values
+        return {title: values[name]["accuracy"] for title, name in NAMES.items() if "accuracy" in values.get(name, {})}
 
 
 _VGG_8 = {
@@ -62,23 +77,10 @@ _VGG_8 = {
     "CRReLU": 3_965_033, "PolyReLU": 3_965_048, "PolyNorm": 3_965_048, "DiTAC": 3_965_073, "SQUAF": 3_965_063,
 }  # fmt: skip
 PAPER: dict[tuple[str | None, str], Reported] = {
-    (None, "vgg8"): Reported(
-        source="table 6",
-        data="cifar-100",
-        accuracy={
-            "ReLU": 70.36, "GELU": 69.94, "LReLU": 70.48, "PReLU": 68.30, "SiLU": 70.28, "Swish": 70.50,
-            "CRReLU": 68.22, "PolyNorm": 66.65, "DiTAC": 71.03, "SQUAF": 72.57,
-        },
-        parameters=_VGG_8,
-    ),
+    (None, "vgg8"): Reported(recipe="squaf-table-6-vgg8", parameters=_VGG_8),
     ("vgg13", "vgg8"): Reported(
-        source="tables 7 and 14",
-        data="cifar-100",
+        recipe="squaf-table-7-vgg",
         teacher_accuracy=74.64,
-        accuracy={
-            "ReLU": 72.98, "GELU": 73.51, "LReLU": 73.37, "PReLU": 72.27, "Swish": 73.45, "CRReLU": 72.88,
-            "PolyNorm": 70.44, "DiTAC": 73.49, "SQUAF": 74.95,
-        },
         gap={
             "GELU": 22.57, "LReLU": 21.52, "PReLU": 23.43, "Swish": 22.52, "CRReLU": 24.78, "PolyNorm": 24.23,
             "DiTAC": 22.53, "SQUAF": 20.68,
@@ -86,13 +88,8 @@ PAPER: dict[tuple[str | None, str], Reported] = {
         parameters={"teacher": 9_462_180, **_VGG_8},
     ),
     ("wrn40_2", "wrn16_2"): Reported(
-        source="tables 7 and 14",
-        data="cifar-100",
+        recipe="squaf-table-7-wrn",
         teacher_accuracy=75.61,
-        accuracy={
-            "ReLU": 74.92, "GELU": 75.30, "LReLU": 74.90, "PReLU": 74.93, "Swish": 75.36, "CRReLU": 74.98,
-            "PolyNorm": 72.86, "DiTAC": 75.45, "SQUAF": 75.93,
-        },
         gap={
             "GELU": 14.87, "LReLU": 13.76, "PReLU": 14.31, "Swish": 14.95, "CRReLU": 15.61, "PolyNorm": 16.50,
             "DiTAC": 15.54, "SQUAF": 13.12,
@@ -104,10 +101,9 @@ PAPER: dict[tuple[str | None, str], Reported] = {
         },
     ),
     ("timm:resnet18", "timm:mobilenetv1_100"): Reported(
-        source="table 15",
+        recipe="squaf-table-15",
         data="imagenet-1k",
         teacher_accuracy=69.76,
-        accuracy={"ReLU": 69.71, "SQUAF": 70.87},
         parameters={"teacher": 11_689_512, "SQUAF": 4_232_781},  # the teacher's stands in table 13
     ),
 }  # fmt: skip

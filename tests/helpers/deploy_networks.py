@@ -22,13 +22,14 @@ needs_marabou = pytest.mark.skipif(
 def trained(activation: str, **knobs: Any) -> nn.Sequential:
     """A few passes over the digits: enough to have most of them right."""
     digits = load_digits()
+    rows = digits.ready(digits.train_images).flatten(1)
     model = networks.mlp(WIDTHS, activation=activation, seed=1, **knobs)
     adam = torch.optim.Adam(model.parameters(), lr=1e-2)
     order = torch.Generator().manual_seed(0)
     for _ in range(6):
         for part in torch.randperm(len(digits.train_labels), generator=order).split(64):
             adam.zero_grad()
-            F.cross_entropy(model(digits.train_images[part]), digits.train_labels[part]).backward()
+            F.cross_entropy(model(rows[part]), digits.train_labels[part]).backward()
             adam.step()
     return model
 

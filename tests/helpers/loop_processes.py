@@ -103,7 +103,7 @@ def train(name: str, strategy: str) -> dict[str, Any]:
         "knobs": loop.knobs(),
         "model": {key: value.detach() for key, value in loop.model(-1).state_dict().items()},
         "state": state,
-        "shards": sum(parallel.local(parameter).numel() for parameter in loop._models.bare[0].parameters()),
+        "shards": sum(parallel.local(parameter).numel() for parameter in loop._stack.bare[0].parameters()),
     }
 
 

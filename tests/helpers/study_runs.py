@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +57,17 @@ def quick_trial(
     examples: Any = None,
     data_folder: Any = None,
     base: Any = None,
-    saved: Mapping[str, bytes] | None = None,
+    saved: bytes | None = None,
     watch: Watch = QUIET,
 ) -> Finished:
     """Stands in for training: a chain of hashes, one link for each epoch, that depends on every link before."""
-    links: list[str] = [] if saved is None else json.loads(saved["links.json"])
+    links: list[str] = [] if saved is None else json.loads(saved)
     total = trial.training.epochs
     while len(links) < total:
         for _ in range(STEPS):
             watch.step()
         links.append(hashlib.sha256("".join([trial.key, *links]).encode()).hexdigest())
-        watch.epoch(len(links), total, lambda: {"links.json": json.dumps(links).encode()})
+        watch.epoch(len(links), total, lambda: json.dumps(links).encode())
     seeds = range(trial.seeds.count)
     each = tuple(int(links[-1][4 * seed : 4 * seed + 4], 16) / 0xFFFF for seed in seeds)
     outcome = Outcome(

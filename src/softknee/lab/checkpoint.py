@@ -214,9 +214,7 @@ def _description(path: Path) -> dict[str, Any]:
         if key not in content:
             raise CheckpointError(f"'{path}' lacks the entry {key!r}; it was not written by softknee, or was changed.")
         if not isinstance(content[key], kind):
-            raise CheckpointError(
-                f"'{path}' has a {type(content[key]).__name__} under {key!r}, which does not belong there."
-            )
+            raise CheckpointError(f"'{path}' has a {type(content[key]).__name__} under {key!r}, where none belongs.")
     if unknown := sorted(set(content) - set(_KEYS)):
         raise CheckpointError(f"'{path}' has the unknown entry {unknown[0]!r:.60}; it was not written by softknee.")
     return content
@@ -229,9 +227,7 @@ def _parsed(text: str, *, where: str) -> Any:
     try:
         return json.loads(text, parse_constant=refuse)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise CheckpointError(
-            f"{where} is not whole: its JSON cannot be read ({error}). Save the checkpoint again."
-        ) from error
+        raise CheckpointError(f"{where} is not whole: its JSON cannot be read ({error}). Save it again.") from error
 
 
 def _read_weights(path: Path, recorded: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -242,9 +238,7 @@ def _read_weights(path: Path, recorded: Mapping[str, Any]) -> dict[str, Tensor]:
         length = path.stat().st_size
         if length != size:
             less = "cut short" if length < size else "exchanged"
-            raise CheckpointError(
-                f"'{path}' has {length:,} bytes where {size:,} were saved: it was {less}. Copy it again."
-            )
+            raise CheckpointError(f"'{path}' has {length:,} bytes where {size:,} were saved: {less}. Copy it again.")
         content = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"The weights '{path}' could not be read ({error.strerror or error}).") from error
@@ -254,9 +248,7 @@ def _read_weights(path: Path, recorded: Mapping[str, Any]) -> dict[str, Tensor]:
     try:
         return library.load(content)
     except Exception as error:  # the library raises several kinds for what is no safetensors file
-        raise CheckpointError(
-            f"'{path}' is no file of safetensors ({error}); it was not written by softknee."
-        ) from error
+        raise CheckpointError(f"'{path}' is no file of safetensors ({error}), and not softknee's.") from error
 
 
 # -- both -------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +76,12 @@ def build(recipe: Recipe, *, vocabulary: int, seed: int, activation: str, knobs:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = GPT2LMHeadModel(config)
-    return put_in_(model, activation, knobs)
+    if activation == "relu":
+        swap_(model, "relu", replacing="gelu")
+        relu_ize_(model)
+    elif activation != "gelu":
+        swap_(model, activation, replacing="gelu", **(knobs or {}))
+    return model
 
 
 def _causal_attention(
@@ -87,16 +91,6 @@ def _causal_attention(
     the GPU; so no step could be recorded."""
     output = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=True)
     return output.transpose(1, 2), None
-
-
-def put_in_(model: Any, activation: str, knobs: dict[str, Any] | None = None) -> Any:
-    """An activation in the place of the model's GELU, in place; "gelu" leaves it."""
-    if activation == "relu":
-        swap_(model, "relu", replacing="gelu")
-        relu_ize_(model)
-    elif activation != "gelu":
-        swap_(model, activation, replacing="gelu", **(knobs or {}))
-    return model
 
 
 class Batches:
@@ -125,14 +119,6 @@ def loss_of(model: nn.Module, pieces: Tensor) -> Tensor:
     return F.cross_entropy(logits.float().flatten(0, 1), pieces[:, 1:].flatten())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """A finished run."""
-
-    model: nn.Module
-    seconds: float
-
-
 def train(
     model: nn.Module,
     data: Characters,
@@ -141,7 +127,7 @@ def train(
     seed: int,
     harden: bool,
     advance: Callable[[], None] = lambda: None,
-) -> Trained:
+) -> None:
     """Train in place: AdamW, warm-up, half a cosine down to a tenth; the knobs are hardened step by step."""
     hardener = Hardener(model, recipe.steps, start=recipe.start, tolerance=recipe.tolerance) if harden else None
 
@@ -150,7 +136,6 @@ def train(
         after = max(0.0, (step - recipe.warmup) / max(1, recipe.steps - recipe.warmup))
         return min(1.0, step / recipe.warmup) * (0.1 + 0.9 * (1 + math.cos(math.pi * after)) / 2)
 
-    begin = time.perf_counter()
     torch.manual_seed(seed)  # of dropout
     fit(
         model,
@@ -164,7 +149,6 @@ def train(
         before_step=None if hardener is None else hardener.step,
         on_step=lambda _: advance(),
     )
-    return Trained(model=model, seconds=time.perf_counter() - begin)
 
 
 def recover(model: nn.Module, data: Characters, recipe: Recipe, *, seed: int, steps: int) -> None:

@@ -238,9 +238,7 @@ def _timm(name: str, arguments: Mapping[str, Any]) -> nn.Module:
     timm = need_package("timm", f"The builder {_TIMM + name!r} needs the package 'timm'", "vision")
     for key in arguments:
         if key.startswith(_REFUSED):
-            raise ParameterError(
-                f"timm's argument {key!r} loads something from elsewhere, which a checkpoint must not."
-            )
+            raise ParameterError(f"timm's argument {key!r} loads something from elsewhere; a checkpoint must not.")
     if not _NAME.fullmatch(name) or not timm.is_model(name):
         raise ParameterError(f"timm has no model {name!r:.60}.")
     return timm.create_model(name, pretrained=False, **arguments)

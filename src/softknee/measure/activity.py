@@ -157,9 +157,7 @@ def _watched_sites(
     if not watched:
         paths = ", ".join(repr(site.path) for site in model_sites[:3]) or "none at all"
         matching = "" if where is None else f" that matches where={where!r}"
-        raise InputError(
-            f"{type(model).__name__} has no activation module{matching} to watch; the activations found are {paths}."
-        )
+        raise InputError(f"{type(model).__name__} has no activation module{matching} to watch; it has {paths}.")
     return watched, skipped
 
 
@@ -171,7 +169,7 @@ def _patterns(where: Any) -> list[str]:
     for pattern in several:
         if not isinstance(pattern, str):
             raise ParameterError(
-                f"where is a pattern for the paths of activations, or several, and {type(pattern).__name__} was given."
+                f"where is a pattern for paths of activations, or several, not {type(pattern).__name__}."
             )
     return several
 

@@ -81,9 +81,7 @@ def _judged(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
 
 def _bins(sure: Tensor, right: Tensor, *, bins: int, scheme: str) -> tuple[Bin, ...]:
     if not is_count(bins, least=1, most=_MOST_BINS):
-        raise ParameterError(
-            f"bins is a whole number of at least 1 and at most {_MOST_BINS:,}, and {bins!r} was given."
-        )
+        raise ParameterError(f"bins is a whole number of at least 1 and at most {_MOST_BINS:,}, not {bins!r}.")
     check_word("scheme", scheme, ("width", "mass"))
     if scheme == "width":
         # The borders as the numbers b/B themselves: a confidence of exactly 0.8 belongs below the border 12/15.

@@ -102,9 +102,7 @@ def entropies(
     """
     refuse_one_batch(batches)
     if not 0 < as_number(width) < math.inf or not is_count(samples, least=1):
-        raise ParameterError(
-            f"entropies needs cells of a positive width and at least one sample; {width!r} and {samples!r} were given."
-        )
+        raise ParameterError(f"entropies needs cells of a positive width and a sample, not {width!r} and {samples!r}.")
     width = float(width)
     watched: dict[nn.Module, _Watched] = {}
     for site in sites(model):
@@ -174,9 +172,7 @@ class _Watched:
             flat = flat[places.to(flat.device)]
         flat = flat.double()
         if not bool(flat.isfinite().all()):
-            raise InputError(
-                f"A number before or after {self.path!r} is NaN or infinite; check the batches and the model."
-            )
+            raise InputError(f"A number at {self.path!r} is NaN or infinite; check the batches and the model.")
         counts.add(flat, self.width)
 
     def finished(self) -> SiteEntropy:

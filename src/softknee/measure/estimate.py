@@ -164,6 +164,4 @@ def _inside(theta: float, freedom: int) -> float:
 def check_level(level: float) -> None:
     """Refuse what is no probability strictly between 0 and 1."""
     if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
-        raise ParameterError(
-            f"level is the probability that an interval holds the truth, such as 0.95, and {level!r} was given."
-        )
+        raise ParameterError(f"level is the probability that an interval holds the truth, such as 0.95, not {level!r}.")

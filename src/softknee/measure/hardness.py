@@ -148,16 +148,12 @@ def drift(profiles: Sequence[HardnessProfile | Sequence[float]]) -> float:
     0.625
     """
     if isinstance(profiles, HardnessProfile | str | bytes | Mapping) or not isinstance(profiles, Iterable):
-        raise ParameterError(
-            f"drift takes profiles of one model over time, in a list, and {type(profiles).__name__} was given."
-        )
+        raise ParameterError(f"drift takes profiles of one model over time, in a list, not {type(profiles).__name__}.")
     profiles = [*profiles] if not isinstance(profiles, Tensor) or profiles.dim() else []
     steps = [_values(profile) for profile in profiles]
     if not steps or not steps[0] or len({len(profile) for profile in steps}) > 1:
         lengths = ", ".join(str(len(profile)) for profile in steps) or "none"
-        raise ParameterError(
-            f"drift takes profiles of one model over time, each with the same layers, and they have {lengths} layers."
-        )
+        raise ParameterError(f"drift takes profiles with the same layers over time, and they have {lengths} layers.")
     _refuse_other_sites([profile for profile in profiles if isinstance(profile, HardnessProfile)])
     return sum(abs(after - before) for a, b in pairwise(steps) for before, after in zip(a, b, strict=True)) / len(
         steps[0]

@@ -112,9 +112,7 @@ def prediction_difference(
     check_level(level)
     p = math.inf if p is not None and as_number(p) == math.inf else p  # also of a whole number beyond every float
     if p is not None and (isinstance(p, bool) or not (isinstance(p, int | float) and p >= 1)):
-        raise InputError(
-            f"p must be a number of at least 1 (math.inf for the largest difference), and {p!r} was given."
-        )
+        raise InputError(f"p must be a number of at least 1 (math.inf for the largest difference), not {p!r}.")
     if tolerance is not None and (
         isinstance(tolerance, bool) or not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf)
     ):
@@ -305,9 +303,7 @@ def _read_labels(labels: Any, predictions: Tensor) -> Tensor:
     count = 2 if predictions.dim() == 2 else predictions.shape[2]
     truth = truth.long()
     if int(truth.min()) < 0 or int(truth.max()) >= count:
-        raise InputError(
-            f"Labels lie between 0 and {count - 1}, and they go from {int(truth.min())} to {int(truth.max())}."
-        )
+        raise InputError(f"Labels lie between 0 and {count - 1}, not {int(truth.min())} to {int(truth.max())}.")
     return truth
 
 

@@ -205,9 +205,7 @@ def propagation(
 def _read(depth: int, *, q: float | None, correlation: float, one_minus_c: float | None) -> float:
     """Refuse what cannot be; return 1 - c at the start."""
     if not is_count(depth, least=1, most=_DEEPEST):
-        raise ParameterError(
-            f"depth must be a whole number of layers, at least 1 and at most {_DEEPEST:,}, and {depth!r} was given."
-        )
+        raise ParameterError(f"depth must be a whole number of layers from 1 to {_DEEPEST:,}, not {depth!r}.")
     if q is not None and not _WIDEST[0] < as_number(q) < _WIDEST[1]:
         raise ParameterError(f"q is a variance, a finite number above 0, and {q!r} was given.")
     e = 1 - as_number(correlation) if one_minus_c is None else as_number(one_minus_c)

@@ -305,9 +305,7 @@ def _refuse_path(text: str, where: str) -> None:
 
 
 def _refuse_constant(name: str) -> float:
-    raise RecordError(
-        f"The record holds {name}, and a record holds finite numbers only. It was not written by softknee."
-    )
+    raise RecordError(f"The record holds {name}, and a record holds finite numbers only: it is not softknee's.")
 
 
 def _plain(value: Any) -> Any:

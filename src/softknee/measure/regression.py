@@ -127,9 +127,7 @@ def _read(predictions: Any, truth: Any) -> tuple[Tensor, Tensor]:
     predicted, known = predicted.double(), known.to(predicted.device).double()
     for name, values in (("predictions hold", predicted), ("truth holds", known)):
         if not bool(values.isfinite().all()):
-            raise InputError(
-                f"The {name} NaN or infinity; a model that diverged has no score. Leave it out and say so."
-            )
+            raise InputError(f"The {name} NaN or infinity; a model that diverged has no score: leave it out.")
     return predicted, known
 
 

@@ -186,9 +186,7 @@ def read(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
             f"{int(truth.max())}."
         )
     if bool(values.isnan().any()) or (logits and not bool(values.isfinite().all())):
-        raise InputError(
-            "The predictions hold NaN or infinity; a model that diverged has no score. Leave it out and say so."
-        )
+        raise InputError("The predictions hold NaN or infinity; a model that diverged has no score: leave it out.")
     if not logits and (float(values.min()) < -1e-2 or float(values.max()) > 1 + 1e-2):
         raise InputError(
             f"Probabilities lie between 0 and 1, and the predictions go from {float(values.min()):.4g} to "

@@ -104,9 +104,7 @@ def compare_sets(first: Estimate, second: Estimate, *, margin: float | None = No
     if first.without is None or second.without is None:
         return Comparison(seeds=0, difference=difference, margin=margin)
     if len(first.without) != len(second.without):
-        raise ParameterError(
-            f"Sets of models are compared seed by seed, and these have {len(first.without)} and {len(second.without)}."
-        )
+        raise ParameterError(f"Sets of models have the same seeds, not {len(first.without)} and {len(second.without)}.")
     models = len(first.without)
     if models < FEWEST:
         return Comparison(seeds=models, difference=difference, margin=margin)
@@ -126,9 +124,7 @@ def _numbers(values: Sequence[float]) -> list[float]:
 
 def _check_margin(margin: float | None) -> None:
     if margin is not None and not 0 < as_number(margin) < math.inf:
-        raise ParameterError(
-            f"margin is the largest difference that does not matter, a finite number above 0, and {margin!r} was given."
-        )
+        raise ParameterError(f"margin is the largest difference that does not matter, above 0, not {margin!r}.")
 
 
 def _judge(

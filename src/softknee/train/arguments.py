@@ -110,9 +110,7 @@ def read_rate(lr: float | Sequence[float] | Tensor, *, count: int) -> Tensor:
     """The full rate, in float64: a number, or one for each model."""
     rate = torch.as_tensor(lr, dtype=torch.float64).cpu()
     if rate.shape not in ((), (count,)) or not bool(((rate >= 0) & rate.isfinite()).all()):
-        raise ParameterError(
-            f"lr must be a finite number of at least 0, or {count} of them, one for each model, and {lr!r} was given."
-        )
+        raise ParameterError(f"lr must be a finite number of at least 0, or {count} of them, one a model, not {lr!r}.")
     return rate
 
 

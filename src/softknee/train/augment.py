@@ -395,9 +395,7 @@ def read_number(name: str, value: Any, *, most: float = math.inf) -> float:
 def read_pair(given: Any) -> tuple[float, float]:
     """Magnitude and deviation of RandAugment."""
     if not isinstance(given, list | tuple) or len(given) != 2:
-        raise ParameterError(
-            f"randaugment must be the magnitude and its standard deviation, such as (9, 0.5), and {given!r} was given."
-        )
+        raise ParameterError(f"randaugment must be the magnitude and its deviation, such as (9, 0.5), not {given!r}.")
     magnitude = read_number("randaugment's magnitude", given[0], most=LARGEST_MAGNITUDE)
     return magnitude, read_number("randaugment's deviation", given[1])
 
@@ -412,7 +410,7 @@ def read_normalisation(
         return None, None
     if len(mean) != len(std) or not all(deviation > 0 for deviation in std):
         raise ParameterError(
-            f"mean and std must have a number for each channel, std above 0; got {mean!r} and {std!r}."
+            f"mean and std must have a number for each channel, std above 0, not {mean!r} and {std!r}."
         )
     return tuple(map(float, mean)), tuple(map(float, std))
 
@@ -422,9 +420,7 @@ def read_shape(given: Sequence[int] | None) -> tuple[int, int, int] | None:
     if given is None:
         return None
     if not isinstance(given, list | tuple) or len(given) != 3:
-        raise ParameterError(
-            f"shape must be the channels, height and width of an image, such as (1, 28, 28), and {given!r} was given."
-        )
+        raise ParameterError(f"shape must be channels, height and width, such as (1, 28, 28), not {given!r}.")
     channels, height, width = (read_whole("each number of shape", size, least=1) for size in given)
     return channels, height, width
 
@@ -518,9 +514,7 @@ class Augment:
                 "many as there are replicas."
             )
         if wanted.shape[:2] != stacked.shape[:2]:
-            raise InputError(
-                f"Augment: targets of shape {shape_of(targets)} do not belong to images of shape {shape_of(images)}."
-            )
+            raise InputError(f"Augment: targets {shape_of(targets)} do not belong to images {shape_of(images)}.")
         augmented, soft = self._run(stacked, wanted, fold(used.keys, used.step))
         if self.from_step:
             begun = used.step >= self.from_step  # a tensor still: a captured call asks it anew in each step
@@ -619,9 +613,7 @@ class Augment:
 
     def _constant(self, values: Sequence[float], like: Tensor) -> Tensor:
         if len(values) != like.shape[1]:
-            raise InputError(
-                f"Augment: mean and std have {len(values)} numbers, and the images have {like.shape[1]} channels."
-            )
+            raise InputError(f"Augment: mean and std have {len(values)} numbers, and images {like.shape[1]} channels.")
         key = (tuple(values), like.device, like.dtype)
         if key not in self._constants:
             self._constants[key] = torch.tensor(values, device=like.device, dtype=like.dtype)

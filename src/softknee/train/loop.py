@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import islice, repeat
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -101,13 +101,25 @@ def fit(
             batches = fabric.setup_dataloaders(batches)
     optimizer = optimizer if isinstance(optimizer, Optimizer) else optimizer(model)
     mover: Any = optimizer if fabric is None else fabric.setup_optimizers(optimizer)
-    total = _count_steps(batches, epochs, accumulate) if steps is None else steps
+    total = steps
+    if steps is None:
+        with suppress(TypeError):  # batches without a length
+            total = epochs * math.ceil(len(cast(Any, batches)) / accumulate)
     if schedule is not None and total is None:
         raise InputError("fit: a schedule needs the number of steps, and these batches have no length; pass steps=.")
     shares = repeat(1.0) if total is None else iter(read_table(schedule, first=0, count=total, total=max(1, total)))
     device = next(model.parameters()).device
     capture = capture and device.type == "cuda"
-    batch_loss, dtype = _read_loss(loss), read_precision(precision)
+    dtype = read_precision(precision)
+    if isinstance(loss, str):
+        compare = read_single(loss)
+        batch_loss: BatchLoss = lambda model, batch: compare(tensor_of(model(batch[0])), batch[1])  # noqa: E731
+    else:
+        batch_loss = loss
+
+    def autocast() -> AbstractContextManager[Any]:
+        # Casts of weights are not kept: a kept one would be that of the weights at the recording.
+        return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype, cache_enabled=False)
 
     def step(parts: list[Any]) -> Tensor:
         optimizer.zero_grad(set_to_none=True)
@@ -116,7 +128,7 @@ def fit(
             # Processes exchange their gradients once a step, with those of the last batch.
             last = len(losses) + 1 == len(parts)
             with nullcontext() if fabric is None or last else fabric.no_backward_sync(called):
-                with _autocast(device, dtype):
+                with autocast():
                     value = scalar_loss(batch_loss(called, batch))
                 if len(parts) > 1:
                     value = value * (1 / len(parts))
@@ -176,26 +188,6 @@ def _rates_of(optimizer: Optimizer, recorded_on: torch.device | None) -> Iterato
     finally:
         for group, rate in zip(optimizer.param_groups, full, strict=True):
             group["lr"] = rate
-
-
-def _autocast(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[Any]:
-    # Casts of weights are not kept: a kept one would be that of the weights at the recording.
-    return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype, cache_enabled=False)
-
-
-def _count_steps(batches: Any, epochs: int, accumulate: int) -> int | None:
-    """How many steps all epochs have; None where the batches have no length."""
-    try:
-        return epochs * math.ceil(len(batches) / accumulate)
-    except TypeError:
-        return None
-
-
-def _read_loss(loss: str | BatchLoss) -> BatchLoss:
-    if not isinstance(loss, str):
-        return loss
-    compare = read_single(loss)
-    return lambda model, batch: compare(tensor_of(model(batch[0])), batch[1])
 
 
 def _to(batch: Any, device: torch.device) -> Any:

@@ -11,16 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..errors import InputError, ParameterError
-from ..nn.parameters import require_number
-from ..surgery.groups import LR_SCALE, param_groups, split
-from ..surgery.modules import activation_modules
+from ..errors import InputError
+from ..surgery.groups import LR_SCALE, param_groups
 from . import parallel
 from .arguments import (
     check_clip,
     read_examples,
     read_rate,
-    read_seeds,
     read_shares,
     read_single,
     read_targets,
@@ -32,23 +29,11 @@ from .arguments import (
 from .augment import Augment
 from .losses import Loss
 from .many import ManyModels, to_probabilities
-from .optimizers import Own, make_optimizer, parts_of, read_options, read_own
+from .optimizers import Own, make_optimizer, parts_of, read_own
 from .random_keys import fold, order, seed_keys, site_number
 from .schedules import Schedule
 from .stacked_modules import Draws
-from .stacking import (
-    Knobs,
-    apply_knobs,
-    build_model,
-    check_knobs,
-    effective_values,
-    named_tensors,
-    refuse_unbuilt,
-    stored_names,
-)
-from .state import check_state, own_in, pair_tensors, write_own
-
-FORMAT = "one by one, 1"
+from .stacking import Knobs, Stack, named_tensors, refuse_unbuilt
 
 
 class OneByOne(ManyModels):
@@ -82,6 +67,10 @@ class OneByOne(ManyModels):
     "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel" (2023).
     """
 
+    format, title = "one by one, 2", "such a loop"
+    _stack: Any  # a `_Separate`
+    _optimizer: list[Optimizer]
+
     def __init__(
         self,
         make_model: Callable[..., nn.Module],
@@ -95,20 +84,14 @@ class OneByOne(ManyModels):
         device: torch.device | str = "cpu",
         strategy: str = "none",
     ) -> None:
-        self.seeds = read_seeds("OneByOne", count=count, seeds=seeds)
-        self.count, self.strategy = count, strategy
-        self.device = parallel.join(strategy, device)
-        self.shares = {"init": share_init, "order": share_order, "dropout": share_dropout}
-        starts = [self.seeds[0]] * count if share_init else self.seeds
-        self._models = _Models(make_model, seeds=starts, knobs=knobs or {}, device=self.device, strategy=strategy)
-        drawn = [self.seeds[0]] * count if share_dropout else self.seeds
+        starts, drawn = self._set_up(
+            count=count, seeds=seeds, init=share_init, order=share_order, dropout=share_dropout
+        )
+        self.strategy, self.device = strategy, parallel.join(strategy, device)
+        self._stack = _Separate(make_model, seeds=starts, knobs=knobs or {}, device=self.device, strategy=strategy)
         self._dropout_keys = fold(seed_keys(drawn), site_number("dropout"))
         self._keys = seed_keys(drawn, device=self.device)
         self._augment: Augment | None = None
-        self._optimizers: list[Optimizer] = []
-        self._optimizer_key: tuple[Any, ...] = ()
-        self.epoch = self.step = 0
-        self._logs: list[Tensor] = []
 
     # -- training -----------------------------------------------------------------------------------------
 
@@ -199,7 +182,7 @@ class OneByOne(ManyModels):
         return to_probabilities(outputs) if probabilities else outputs
 
     def _predict(self, index: int, x: Tensor, batch: int) -> Tensor:
-        model = self._models.bare[index]
+        model = self._stack.bare[index]
         modes = [(module, module.training) for module in model.modules()]
         model.eval()
         try:
@@ -209,103 +192,15 @@ class OneByOne(ManyModels):
                 module.training = training  # predict may be called between two epochs
             parallel.settle_(model)
 
-    def weight_norms(self) -> Tensor:
-        """The 2-norm of all trained parameters of each model, [M]."""
-        trained = [name for name, parameter in self._models.bare[0].named_parameters() if parameter.requires_grad]
-        each = self._models.stacked()
-        return torch.linalg.vector_norm(torch.cat([each[name].flatten(1) for name in trained], 1), dim=1).cpu()
-
-    def knobs(self) -> dict[str, Tensor]:
-        """The effective parameters of the activations by "path.name", with the models first, on the CPU."""
-        return self._models.knobs()
-
-    def set_knobs(self, knobs: Knobs) -> OneByOne:
-        """New effective values of activation parameters, as `knobs` at construction; all or none are set."""
-        self._models.set_knobs(knobs)
-        return self
-
-    def freeze_knobs(self, knobs: str | Iterable[str] | None = None) -> OneByOne:
-        """Freeze activation parameters from the next `fit` on; `set_knobs` still moves them.
-
-        Args:
-            knobs: which, as the keys of `knobs`; every parameter of an activation by default.
-        """
-        self._models.freeze(knobs)
-        if self._optimizers:  # the same one over what is left, with what it keeps
-            name, options, lr_scale, own, _ = self._optimizer_key
-            self._choose_optimizer(name, dict(options), lr_scale, own)
-        return self
-
-    def weights(self) -> dict[str, Tensor]:
-        """Copies of all parameters and buffers by name, [M, ...], where the models live; whole in every process."""
-        return self._models.stacked()
-
-    @torch.no_grad()
-    def load_weights(self, weights: Mapping[str, Tensor]) -> OneByOne:
-        """Copy back a result of `weights`; one of other models is refused, and nothing is changed."""
-        pair_tensors(self._models.shapes(), weights, what="weights are")
-        self._models.load(weights)
-        return self
-
-    def state_dict(self) -> dict[str, Any]:
-        """All that is needed to resume, as tensors on the CPU, numbers and text; whole in every process."""
-        return {
-            "format": FORMAT,
-            "seeds": list(self.seeds),
-            "shares": dict(self.shares),
-            "frozen": sorted(self._models.frozen),
-            "epoch": self.epoch,
-            "step": self.step,
-            "tensors": {name: each.cpu() for name, each in self._models.stacked().items()},
-            "logs": [log.detach().to("cpu", copy=True) for log in self._logs],
-            "optimizer": self._optimizer_state(),
-        }
-
-    @torch.no_grad()
-    def load_state_dict(self, state: Mapping[str, Any]) -> OneByOne:
-        """Resume from a state; a state of other models is refused, and nothing is changed."""
-        check_state(state, FORMAT, self, what="such a loop")
-        pair_tensors(self._models.shapes(), state["tensors"], what="state is")
-        parameters = dict(self._models.bare[0].named_parameters())
-        frozen, saved = frozenset(state["frozen"]), state["optimizer"]
-        if not frozen <= set(parameters):
-            raise InputError("The state is of another model: it has frozen what is not trained here.")
-        for key, each in ({} if saved is None else saved["tensors"]).items():
-            name = key.rpartition(":")[0]
-            moved = parameters[name] if name in parameters and name not in frozen else None
-            shapes = () if moved is None or not moved.requires_grad else ((self.count,), (self.count, *moved.shape))
-            if tuple(each.shape) not in shapes:  # a number, or something of the shape of its parameter
-                raise InputError(
-                    f"The state is of another model: its optimiser keeps {key!r}, which has no place here."
-                )
-        before = self._optimizers, self._optimizer_key, self._models.frozen
-        self._optimizers, self._models.frozen = [], frozen
-        try:
-            if saved is not None:
-                self._choose_optimizer(saved["name"], saved["options"], saved["lr_scale"], own_in(saved))
-        except Exception:
-            self._optimizers, self._optimizer_key, self._models.frozen = before
-            raise
-        self._models.load(state["tensors"])
-        if saved is not None:
-            self._load_optimizers(saved["tensors"])
-        self.epoch, self.step = int(state["epoch"]), int(state["step"])
-        self._logs = [log.to(self.device, copy=True) for log in state["logs"]]
-        return self
-
     def __repr__(self) -> str:
-        shared = "".join(f", share_{name}=True" for name, shares in self.shares.items() if shares)
         spread = "" if self.strategy == "none" else f", strategy={self.strategy!r}"
-        return f"OneByOne(count={self.count}{shared}{spread}, epochs={self.epoch}, steps={self.step})"
-
-    def _copy(self, index: int) -> nn.Module:
-        return self._models.copy(index)
+        return super().__repr__().replace(", epochs=", f"{spread}, epochs=")
 
     # -- one step of one model ----------------------------------------------------------------------------
 
     def _begin(self, x: Tensor, y: Tensor, compare: Loss) -> None:
         """Make the models ready to be trained; x and y are a batch of examples."""
-        for model in self._models.bare:
+        for model in self._stack.bare:
             model.train()
 
         def loss_of(model: nn.Module) -> Tensor:
@@ -313,7 +208,7 @@ class OneByOne(ManyModels):
             return compare(tensor_of(model(images)), targets)
 
         with self._own_random_numbers():
-            self._models.average_gradients(loss_of)
+            self._stack.average_gradients(loss_of)
 
     def _own_random_numbers(self) -> Any:
         """What is drawn inside leaves torch's generators as they were."""
@@ -333,7 +228,7 @@ class OneByOne(ManyModels):
 
     def _differentiate(self, index: int, x: Tensor, y: Tensor, row: Tensor, compare: Loss) -> Tensor:
         """Leave the gradient of the loss over the batch `row` in the model; this process's part of that loss."""
-        model = self._models.called[index]
+        model = self._stack.called[index]
         model.zero_grad(set_to_none=True)
         if self.strategy == "none":
             images, targets = self._batch(index, x, y, row, step=self.step)
@@ -344,7 +239,7 @@ class OneByOne(ManyModels):
             count = len(row[part])
             # With nothing to do a process goes along with one example that counts for nothing.
             images, targets = self._batch(index, x, y, row, step=self.step, part=part if count else slice(1))
-            with self._models.counting(count):
+            with self._stack.counting(count):
                 loss = scalar_loss(compare(tensor_of(model(images)), targets)) * (count / len(row))
                 (loss * parallel.world()).backward()  # both ways of spreading take the mean over the processes
         for parameter in self._trained(index):
@@ -377,62 +272,55 @@ class OneByOne(ManyModels):
         return norm
 
     def _trained(self, index: int) -> list[nn.Parameter]:
-        return [parameter for group in self._optimizers[index].param_groups for parameter in group["params"]]
+        return [parameter for group in self._optimizer[index].param_groups for parameter in group["params"]]
 
     def _move(self, index: int, rate: float) -> None:
-        _, _, lr_scale, own, _ = self._optimizer_key
-        for group in self._optimizers[index].param_groups:
+        _, _, lr_scale, own = self._optimizer_key
+        for group in self._optimizer[index].param_groups:
             if group["name"] != "activations":
                 group["lr"] = rate
             elif own is None:
                 group["lr"] = rate * lr_scale
-        self._optimizers[index].step()
+        self._optimizer[index].step()
 
-    def _choose_optimizer(self, name: str, options: Mapping[str, Any], lr_scale: float, own: Own | None) -> None:
-        """Keep the optimisers if they are of this kind, else make new ones."""
-        require_number("fit", "lr_scale", lr_scale, zero=True)
-        read = read_options(name, options)
-        key = (name, tuple(sorted(read.items())), float(lr_scale), own, self._models.frozen)
-        if self._optimizers and key == self._optimizer_key:
-            return
-        new = []
-        for model in self._models.bare:
-            frozen = {id(parameter) for n, parameter in model.named_parameters() if n in self._models.frozen}
+    def _make_optimizer(self, name: str, options: Any, lr_scale: float, own: Own | None) -> list[Optimizer]:
+        read, optimizers = dict(options), []
+        for model in self._stack.bare:
+            frozen = {id(parameter) for path, parameter in model.named_parameters() if path in self._stack.frozen}
             groups = param_groups(model, lr=1.0, weight_decay=read["weight_decay"], lr_scale=lr_scale)
             for group in groups:
                 group["params"] = [p for p in group["params"] if id(p) not in frozen]
-            new.append(make_optimizer([group for group in groups if group["params"]], name, read, own))
-        same_kind = self._optimizers and key[:4] == self._optimizer_key[:4]
-        for before, after in zip(self._optimizers, new, strict=True) if same_kind else ():
-            # Something was frozen since; the state of the other parameters stays.
-            states = {p: state for part in parts_of(before) for p, state in part.state.items()}
-            for part in parts_of(after):
-                moved = [p for group in part.param_groups for p in group["params"]]
-                part.state.update({p: states[p] for p in moved if p in states})
-        self._optimizers, self._optimizer_key = new, key
+            optimizers.append(make_optimizer([group for group in groups if group["params"]], name, read, own))
+        return optimizers
 
-    def _optimizer_state(self) -> dict[str, Any] | None:
-        if not self._optimizers:
-            return None
-        name, options, lr_scale, own, _ = self._optimizer_key
+    def _moments(self) -> dict[str, Tensor]:
         tensors: dict[str, list[Tensor]] = {}
-        for model, optimizer in zip(self._models.bare, self._optimizers, strict=True):
+        for model, optimizer in zip(self._stack.bare, self._optimizer, strict=True):
             for path, parameter in model.named_parameters():
                 for part in parts_of(optimizer):
                     for key, value in part.state.get(parameter, {}).items():
                         if value is not None:  # SGD without momentum says that it has none
-                            whole = parallel.whole(torch.as_tensor(value)).cpu()
-                            tensors.setdefault(f"{path}:{key}", []).append(whole)
-        stacked = {key: torch.stack(each) for key, each in tensors.items()}
-        return {"name": name, "options": dict(options), "lr_scale": lr_scale, **write_own(own), "tensors": stacked}
+                            tensors.setdefault(f"{path}:{key}", []).append(parallel.whole(torch.as_tensor(value)).cpu())
+        return {key: torch.stack(each) for key, each in tensors.items()}
 
-    def _load_optimizers(self, tensors: Mapping[str, Tensor]) -> None:
-        for index, (model, optimizer) in enumerate(zip(self._models.bare, self._optimizers, strict=True)):
+    def _check_moments(self, tensors: Mapping[str, Tensor]) -> None:
+        shapes = {name: tuple(tensor.shape) for name, tensor in self._stack.shapes().items()}
+        moving = {name for names in self._stack.moving.values() for name in names}
+        for key, each in tensors.items():
+            name = key.rpartition(":")[0]
+            # A number, or something of the shape of its parameter.
+            if name not in moving or tuple(each.shape) not in ((self.count,), shapes[name]):
+                raise InputError(f"The state is of another model: {key!r} of its optimiser has no place here.")
+
+    def _load_moments(self, tensors: Mapping[str, Tensor]) -> None:
+        for index, (model, optimizer) in enumerate(zip(self._stack.bare, self._optimizer, strict=True)):
             parameters = dict(model.named_parameters())
-            parts: dict[Tensor, Optimizer] = {}
-            for part in parts_of(optimizer):
-                part.state.clear()
-                parts |= {parameter: part for group in part.param_groups for parameter in group["params"]}
+            parts = {
+                parameter: part
+                for part in parts_of(optimizer)
+                for group in part.param_groups
+                for parameter in group["params"]
+            }
             for key, each in tensors.items():
                 path, _, name = key.rpartition(":")
                 parameter = parameters[path]
@@ -443,8 +331,8 @@ class OneByOne(ManyModels):
                 parts[parameter].state[parameter][name] = value
 
 
-class _Models:
-    """`bare` are the models by their own names; `called` is what is called in training (the same, or in DDP)."""
+class _Separate(Stack):
+    """Models of their own: `bare` by their own names; `called` is what is called in training (the same, or in DDP)."""
 
     def __init__(
         self,
@@ -455,80 +343,37 @@ class _Models:
         device: torch.device,
         strategy: str,
     ) -> None:
-        self.make_model, self.seeds, self.device = make_model, seeds, device
-        self.frozen: frozenset[str] = frozenset()
-        values = check_knobs(knobs, len(seeds))
-        # Never trained: its activations are lent the tensors of each model in turn, to read and set what they mean.
-        self._blank = build_model(make_model, seeds[0])
-        refuse_unbuilt(self._blank)
-        split(self._blank)  # refuses a model without anything to train
-        self._counted = parallel.Counted()
+        self._strategy, self._counted = strategy, parallel.Counted()
         self.bare: list[nn.Module] = []
-        for index, seed in enumerate(seeds):
-            made = build_model(make_model, seed)
-            self._refuse_another(made, index)
-            if seed == seeds[0]:
-                _copy_tensors(
-                    named_tensors(self._blank), made
-                )  # whatever else make_model draws from, a shared start is shared
-            apply_knobs(made, {name: each[index] for name, each in values.items()})
-            made = made.to(device)
-            if strategy != "none":
-                parallel.sync_norms_(made, self._counted)
-            parallel.spread(made, strategy)
-            self.bare.append(made)
+        super().__init__(make_model, seeds=seeds, knobs=knobs, device=device)
         self.called = list(self.bare)
         self._averages = strategy != "ddp"  # FSDP2 does so by itself
 
-    def copy(self, index: int) -> nn.Module:
-        """An ordinary model with the tensors of one of them."""
-        made = build_model(self.make_model, self.seeds[index])
-        _copy_tensors(self._whole(index), made)
-        return made.to(self.device)
+    def _refuse(self, model: nn.Module) -> None:
+        refuse_unbuilt(model)
 
-    def stacked(self) -> dict[str, Tensor]:
-        """All parameters and buffers by name, [M, ...]."""
-        each = [self._whole(index) for index in range(len(self.bare))]
-        return {name: torch.stack([tensors[name] for tensors in each]) for name in each[0]}
+    def _put(self, index: int, model: nn.Module) -> None:
+        model = model.to(self.device)
+        if self._strategy != "none":
+            parallel.sync_norms_(model, self._counted)
+        parallel.spread(model, self._strategy)
+        self.bare.append(model)
 
-    def shapes(self) -> dict[str, Tensor]:
-        """What `stacked` gives, without the values."""
-        count = len(self.bare)
+    def stacked(self, names: Iterable[str] | None = None) -> dict[str, Tensor]:
+        each = [named_tensors(model) for model in self.bare]
         return {
-            name: torch.empty((count, *tensor.shape), dtype=tensor.dtype, device="meta")
-            for name, tensor in named_tensors(self._blank).items()
+            name: torch.stack([parallel.whole(tensors[name]) for tensors in each])
+            for name in (each[0] if names is None else names)
         }
 
-    @torch.no_grad()
     def load(self, stacked: Mapping[str, Tensor]) -> None:
-        """The values of `stacked`, or of some of its names, copied into the models."""
         for index, model in enumerate(self.bare):
             own = named_tensors(model)
             for name, each in stacked.items():
                 parallel.copy_whole_(own[name], each[index])
 
-    def knobs(self) -> dict[str, Tensor]:
-        """The effective parameters of every activation by "path.name", [M, ...], on the CPU."""
-        return effective_values(self._each_activation)
-
-    def set_knobs(self, knobs: Knobs) -> None:
-        """New effective values in every model; nothing is changed where one value is refused."""
-        values = check_knobs(knobs, len(self.bare))
-        self.load(
-            self._each_activation(lambda i, work: apply_knobs(work, {name: each[i] for name, each in values.items()}))
-        )
-
-    def freeze(self, knobs: str | Iterable[str] | None) -> None:
-        """Leave the tensors behind these activation parameters out of the training from now on."""
-        names = {id(parameter): name for name, parameter in self._blank.named_parameters()}
-        parts = split(self._blank)
-        wanted = {names[id(parameter)] for parameter in parts["activations"]}
-        if knobs is not None:
-            wanted &= stored_names(self._blank, knobs)  # a fixed one is not moved by the optimiser anyway
-        frozen = self.frozen | wanted
-        if len(frozen) == sum(len(part) for part in parts.values()):
-            raise ParameterError("freeze_knobs: nothing would be left to train, for the model has no other parameter.")
-        self.frozen = frozen
+    def _tensor(self, name: str, index: int) -> Tensor:
+        return parallel.whole(named_tensors(self.bare[index])[name])
 
     def average_gradients(self, loss_of: Callable[[nn.Module], Tensor]) -> None:
         """Put the models into DDP, once; `loss_of` shows which parameters have a part in the loss."""
@@ -553,46 +398,3 @@ class _Models:
             yield
         finally:
             self._counted.examples = None
-
-    def _whole(self, index: int) -> dict[str, Tensor]:
-        return {name: parallel.whole(tensor) for name, tensor in named_tensors(self.bare[index]).items()}
-
-    @torch.no_grad()
-    def _each_activation(self, do: Callable[[int, nn.Module], object]) -> dict[str, Tensor]:
-        """Call `do` on a model that has the activation tensors of each one in turn; those tensors afterwards."""
-        work = named_tensors(self._blank)
-        prefixes = tuple(f"{path}." if path else "" for path in activation_modules(self._blank))
-        names = [name for name in work if name.startswith(prefixes)]
-        stacked: dict[str, list[Tensor]] = {name: [] for name in names}
-        for index, model in enumerate(self.bare):
-            own = named_tensors(model)
-            for name in names:
-                work[name].copy_(parallel.whole(own[name]))
-            do(index, self._blank)
-            for name in names:
-                stacked[name].append(work[name].clone())
-        return {name: torch.stack(each) for name, each in stacked.items()}
-
-    def _refuse_another(self, made: nn.Module, index: int) -> None:
-        first, second = (
-            {name: (tuple(tensor.shape), str(tensor.dtype)) for name, tensor in named_tensors(model).items()}
-            for model in (self._blank, made)
-        )
-        if first != second:
-            differs = next((key for key in (*first, *second) if first.get(key) != second.get(key)), "the order")
-            raise InputError(
-                f"make_model returned another architecture for model {index} than for model 0 (they differ in "
-                f"{differs!r}); models of one loop differ in their numbers only. Train others in a loop of their own."
-            )
-        same = all(torch.equal(a, b) for a, b in zip(self._blank.parameters(), made.parameters(), strict=True))
-        if self.seeds[index] != self.seeds[0] and same:
-            raise ParameterError(
-                "make_model returned the same weights for two seeds: it must draw them from torch's global generator, "
-                "or take an argument called seed. Pass share_init=True if all models shall start alike."
-            )
-
-
-@torch.no_grad()
-def _copy_tensors(values: Mapping[str, Tensor], target: nn.Module) -> None:
-    for name, tensor in named_tensors(target).items():
-        tensor.copy_(values[name])

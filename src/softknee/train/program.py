@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from .stacked_modules import Draws, alone_modules_
 from .streamed import Feed
 
 
+@dataclass(kw_only=True, eq=False)
 class BatchedGradients:
     """Losses and gradients of all replicas, from one call of the model under vmap.
 
@@ -33,20 +35,17 @@ class BatchedGradients:
         loss: of outputs and targets [M, n, ...].
     """
 
-    def __init__(
-        self,
-        *,
-        skeleton: nn.Module,
-        names: Sequence[Sequence[str]],
-        tensors: dict[str, Tensor],
-        draws: Draws,
-        loss: Loss,
-    ) -> None:
-        self.skeleton, self.names, self.draws, self.loss = skeleton, names, draws, loss
+    skeleton: nn.Module
+    names: Sequence[Sequence[str]]
+    tensors: dict[str, Tensor]
+    draws: Draws
+    loss: Loss
+
+    def __post_init__(self) -> None:
         # Leaves that share their memory with the stacked tensors: differentiated, and moved underneath.
-        self.leaves = {name: tensors[name].detach().requires_grad_() for group in names for name in group}
-        self.inputs = {**tensors, **self.leaves}
-        self.chain = chain_of(skeleton, self.inputs) if draws.keys.device.type == "cpu" else None
+        self.leaves = {name: self.tensors[name].detach().requires_grad_() for group in self.names for name in group}
+        self.inputs = {**self.tensors, **self.leaves}
+        self.chain = chain_of(self.skeleton, self.inputs) if self.draws.keys.device.type == "cpu" else None
         self._gradients: list[list[Tensor]] = []
         self.made: Tensor | None = None  # the outputs of the last batch, [M, n, ...]
 
@@ -120,6 +119,7 @@ _MAPS = {nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.Conv
 PRECISIONS: dict[str, torch.dtype | None] = {"float32": None, "bfloat16": torch.bfloat16}
 
 
+@dataclass(kw_only=True, eq=False)
 class SeparateGradients:
     """Losses and gradients of all replicas, each from a module that is a view of the stacked tensors.
 
@@ -138,33 +138,30 @@ class SeparateGradients:
             rounding.
     """
 
-    def __init__(
-        self,
-        *,
-        template: nn.Module,
-        tensors: dict[str, Tensor],
-        names: Sequence[Sequence[str]],
-        draws: Draws,
-        loss: Loss,
-        precision: str,
-        compiled: bool,
-    ) -> None:
-        self.loss, self.dtype, self.draws = loss, read_precision(precision), draws
-        self.device, self.compiled = draws.keys.device, compiled
-        trained = [name for group in names for name in group]
-        count = range(len(draws.keys))
-        self.judged = [_viewing(template, tensors, index, draws).eval() for index in count]
-        self.models = [_viewing(template, tensors, index, draws).train() for index in count]
+    template: nn.Module
+    tensors: dict[str, Tensor]
+    names: Sequence[Sequence[str]]
+    draws: Draws
+    loss: Loss
+    precision: str
+    compiled: bool
+
+    def __post_init__(self) -> None:
+        draws, tensors, count = self.draws, self.tensors, range(len(self.draws.keys))
+        self.dtype, self.device = read_precision(self.precision), draws.keys.device
+        self.judged = [_viewing(self.template, tensors, index, draws).eval() for index in count]
+        self.models = [_viewing(self.template, tensors, index, draws).train() for index in count]
         # Pairs of the half copies of weights and what they are copies of, for each replica.
         self.copies = [_in_half_(model, self.dtype) for model in self.models]
+        trained = [name for group in self.names for name in group]
         self.leaves = [[dict(model.named_parameters())[name] for name in trained] for model in self.models]
         # Filled anew in each step, where the optimiser finds them.
-        self.stacked = [[torch.zeros_like(tensors[name]) for name in group] for group in names]
+        self.stacked = [[torch.zeros_like(tensors[name]) for name in group] for group in self.names]
         flat = [gradient for group in self.stacked for gradient in group]
-        self.gradients = [[gradient[index] for gradient in flat] for index in range(len(self.models))]
+        self.gradients = [[gradient[index] for gradient in flat] for index in count]
         many = self.device.type == "cuda" and len(self.models) > 1
         self.streams = [torch.cuda.Stream(self.device) for _ in self.models] if many else []
-        self._loss_of: Any = compile_method(self._plain_loss) if compiled else self._plain_loss
+        self._loss_of: Any = compile_method(self._plain_loss) if self.compiled else self._plain_loss
 
     def __call__(self, x: Tensor, y: Tensor) -> tuple[Tensor, list[list[Tensor]]]:
         """Of x and y [M, n, ...]: the losses [M], and the gradients [M, ...] by group."""
@@ -276,6 +273,7 @@ def _in_half_(model: nn.Module, dtype: torch.dtype | None) -> tuple[list[Tensor]
     return [half.detach() for half, _ in halves.values()], [weight.detach() for _, weight in halves.values()]
 
 
+@dataclass(kw_only=True, eq=False)
 class Program:
     """Gathers a batch for each replica, takes the gradients of their losses, and moves the parameters.
 
@@ -291,36 +289,29 @@ class Program:
         predictions: [M, n, ...], where the outputs of each step are kept, in the order of the steps; None keeps none.
     """
 
-    def __init__(
-        self,
-        *,
-        differentiate: BatchedGradients | SeparateGradients,
-        tensors: dict[str, Tensor],
-        draws: Draws,
-        x: Tensor | Feed,
-        y: Tensor,
-        order: Tensor,
-        rates: Tensor,
-        log: Tensor,
-        batch: int,
-        optimizer: StackedOptimizer,
-        clip: float | None,
-        augment: Augment | None = None,
-        targets: Callable[[Tensor, Tensor], Tensor] | None = None,
-        compiled: bool = False,
-        predictions: Tensor | None = None,
-    ) -> None:
-        self.targets = targets
-        self.differentiate, self.tensors, self.draws = differentiate, tensors, draws
-        self.x, self.y, self.order, self.rates, self.log = x, y, order, rates, log
-        self.device = y.device
-        self.batch, self.optimizer, self.clip, self.augment = batch, optimizer, clip, augment
-        self.count, self.predictions = log.shape[-1], predictions
+    differentiate: BatchedGradients | SeparateGradients
+    tensors: dict[str, Tensor]
+    draws: Draws
+    x: Tensor | Feed
+    y: Tensor
+    order: Tensor
+    rates: Tensor
+    log: Tensor
+    batch: int
+    optimizer: StackedOptimizer
+    clip: float | None
+    augment: Augment | None = None
+    targets: Callable[[Tensor, Tensor], Tensor] | None = None
+    compiled: bool = False
+    predictions: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        self.device, self.count = self.y.device, self.log.shape[-1]
         self.row = torch.zeros(1, dtype=torch.int64, device=self.device)  # of the rates
         self.turn = torch.zeros(1, dtype=torch.int64, device=self.device)  # within the epoch
         self._steps: dict[int, Callable[[], None]] = {}
         self._batch: Any = self._gather
-        if compiled:
+        if self.compiled:
             self._gather(1)  # puts the constants of the augmentation on the device, which must not happen inside
             self._batch = compile_method(self._gather)
 

@@ -44,9 +44,7 @@ def order(
     if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
         raise ParameterError(f"order: window must be a whole number of at least 1, or None, and {window!r} was given.")
     if length < 1 or epoch < 0:
-        raise ParameterError(
-            f"order: length must be at least 1 and epoch at least 0, and {length} and {epoch} were given."
-        )
+        raise ParameterError(f"order: length must be at least 1 and epoch at least 0, not {length} and {epoch}.")
     if len(seeds) > 1 and length > _LONG:  # one after the other: what the sorting takes is many times the result
         return torch.cat([order(seeds=[s], epoch=epoch, length=length, device=device, window=window) for s in seeds])
     keys = fold(fold(seed_keys(seeds, device=device), _ORDER_SITE), epoch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +14,12 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from ..devices import need_device
 from ..errors import InputError, ParameterError
-from ..nn.parameters import require_number
 from ..nn.squaf import SQUAFP
 from ..surgery.groups import LR_SCALE
 from .arguments import (
     check_clip,
     read_examples,
     read_rate,
-    read_seeds,
     read_shares,
     read_single,
     read_targets,
@@ -30,14 +28,13 @@ from .arguments import (
 )
 from .augment import Augment
 from .losses import Loss, read_loss
-from .many import ManyModels, to_probabilities
-from .optimizers import Own, StackedOptimizer, read_options, read_own
-from .program import BatchedGradients, Program, SeparateGradients, norms, outputs, read_precision
+from .many import ManyModels, refuse_other_tensors, to_probabilities
+from .optimizers import Own, StackedOptimizer, read_own
+from .program import BatchedGradients, Program, SeparateGradients, outputs, read_precision
 from .random_keys import order, seed_keys
 from .schedules import Schedule
 from .stacked_modules import Draws, stack_modules_
 from .stacking import Knobs, Stack
-from .state import carry_over, pair_tensors, read_state, write_state
 from .streamed import Feed, Streamed
 
 # -- progressive validation -------------------------------------------------------------------------------
@@ -49,9 +46,7 @@ from .streamed import Feed, Streamed
 def check_progressive(model: nn.Module, *, epochs: int, compiled: bool, augment: Any) -> None:
     """Refuse settings under which the outputs of a training step are no predictions of unseen examples."""
     if epochs != 1:
-        raise ParameterError(
-            f"progressive: an example is unseen only once, so epochs must be 1, and {epochs} was given."
-        )
+        raise ParameterError(f"progressive: an example is unseen only once, so epochs must be 1, not {epochs}.")
     if compiled or augment is not None:
         raise ParameterError("progressive: it works without compiled and augment alone; leave these out.")
     for path, module in model.named_modules():
@@ -110,6 +105,9 @@ class Replicas(ManyModels):
     Reference: Shamir, Lin, Coviello, "Smooth activations and reproducibility in deep learning" (2020).
     """
 
+    format, title = "replicas, 3", "replicas"
+    _optimizer: StackedOptimizer
+
     def __init__(
         self,
         make_model: Callable[..., nn.Module],
@@ -122,22 +120,17 @@ class Replicas(ManyModels):
         knobs: Knobs | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.seeds = read_seeds("Replicas", count=count, seeds=seeds)
-        self.count, self.device = count, need_device(device)
-        self.shares = {"init": share_init, "order": share_order, "dropout": share_dropout}
-        starts = [self.seeds[0]] * count if share_init else self.seeds
+        starts, drawn = self._set_up(
+            count=count, seeds=seeds, init=share_init, order=share_order, dropout=share_dropout
+        )
+        self.device = need_device(device)
         self._stack = Stack(make_model, seeds=starts, knobs=knobs or {}, device=self.device)
-        drawn = [self.seeds[0]] * count if share_dropout else self.seeds
         clock = torch.zeros(1, dtype=torch.int64, device=self.device)
         self._draws = Draws(seed_keys(drawn, device=self.device), clock)
         # Its own tensors are never used, only its shape: every call puts the stacked ones in their place.
         self._skeleton = copy.deepcopy(self._stack.template).to(self.device)
         stack_modules_(self._skeleton, self._draws)
-        self._optimizer: StackedOptimizer | None = None
-        self._optimizer_key: tuple[Any, ...] = ()
         self._apart: SeparateGradients | None = None  # where the last training was
-        self.epoch = self.step = 0
-        self._logs: list[Tensor] = []
         self.progressive_predictions: Tensor | None = None  # see `fit`, progressive
 
     def fit(
@@ -224,7 +217,7 @@ class Replicas(ManyModels):
         self.progressive_predictions = None
         predictions = room_for(self.predict(x[:1]), len(x)) if progressive else None
         own = read_own(activation_optimizer, activation_lr, lr_scale=lr_scale)
-        chosen = self._choose_optimizer(optimizer, options, lr_scale, own)
+        self._choose_optimizer(optimizer, options, lr_scale, own)
         ordered = self.seeds[:1] if self.shares["order"] else self.seeds
         on_gpu = self.device.type == "cuda"
         with (
@@ -242,7 +235,7 @@ class Replicas(ManyModels):
                 rates=self._rates(lr, shares),
                 log=log,
                 batch=batch,
-                optimizer=chosen,
+                optimizer=self._optimizer,
                 clip=clip,
                 augment=augment,
                 targets=targets,
@@ -282,67 +275,11 @@ class Replicas(ManyModels):
         result = torch.cat(parts, dim=1)
         return to_probabilities(result) if probabilities else result
 
-    def weight_norms(self) -> Tensor:
-        """The 2-norm of all trained parameters of each replica, [M]."""
-        return norms([self._stack.tensors[name] for name in self._stack.trainable]).cpu()
-
-    def knobs(self) -> dict[str, Tensor]:
-        """The effective parameters of the activations by "path.name", with the replicas first, on the CPU."""
-        return self._stack.knobs()
-
-    def set_knobs(self, knobs: Knobs) -> Replicas:
-        """New effective values of activation parameters, as `knobs` at construction; all or none are set."""
-        self._stack.set_knobs(knobs)
-        return self
-
-    def freeze_knobs(self, knobs: str | Iterable[str] | None = None) -> Replicas:
-        """Freeze activation parameters from the next `fit` on; `set_knobs` still moves them.
-
-        Args:
-            knobs: which, as the keys of `knobs`: "beta", "layers.1.beta"; every parameter of an activation by default.
-
-        The optimiser keeps its state of the other parameters; a frozen one counts in no gradient norm.
-        """
-        before, wanted = self._stack.moving, self._stack.frozen | self._stack.behind(knobs)
-        if wanted >= set(self._stack.trainable):
-            raise ParameterError("freeze_knobs: nothing would be left to train, for the model has no other parameter.")
-        self._stack.frozen = wanted
-        if self._optimizer is not None:
-            old, self._optimizer = self._optimizer, None
-            name, _, lr_scale, own = self._optimizer_key
-            new = self._choose_optimizer(name, old.options, lr_scale, own)
-            carry_over(old, before, new, self._stack.moving)
-        return self
-
-    def weights(self) -> dict[str, Tensor]:
-        """Copies of all parameters and buffers by name, [M, ...], where the replicas live."""
-        return {name: tensor.clone() for name, tensor in self._stack.tensors.items()}
-
-    @torch.no_grad()
-    def load_weights(self, weights: Mapping[str, Tensor]) -> Replicas:
-        """Copy back a result of `weights`; one of another model is refused, and nothing is changed.
-
-        The state of the optimiser, the counts of epochs and steps and the losses stay as they are.
-        """
-        for held, given in pair_tensors(self._stack.tensors, weights, what="weights are"):
-            held.copy_(given)
-        return self
-
-    def state_dict(self) -> dict[str, Any]:
-        """All that is needed to resume, as tensors on the CPU, numbers and text."""
-        return write_state(self)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> Replicas:
+    def load_state_dict(self, state: Mapping[str, Any]) -> Self:
         """Resume from a state; a state of other replicas is refused, and nothing is changed."""
-        read_state(self, state)
+        super().load_state_dict(state)
+        self._draws.step.fill_(self.step)
         return self
-
-    def __repr__(self) -> str:
-        shared = "".join(f", share_{name}=True" for name, shares in self.shares.items() if shares)
-        return f"Replicas(count={self.count}{shared}, epochs={self.epoch}, steps={self.step})"
-
-    def _copy(self, index: int) -> nn.Module:
-        return self._stack.model(index)
 
     def _outputs(self, x: Tensor) -> Tensor:
         if self._apart is not None:
@@ -382,16 +319,26 @@ class Replicas(ManyModels):
         # On a GPU torch's fused kernels read the rate as float32; some have no float64 at all.
         return table.to(self.device, torch.float64 if self.device.type == "cpu" else torch.float32)
 
-    def _choose_optimizer(
-        self, name: str, options: Mapping[str, Any], lr_scale: float, own: Own | None
-    ) -> StackedOptimizer:
-        require_number("fit", "lr_scale", lr_scale, zero=True)
-        key = (name, tuple(sorted(read_options(name, options).items())), float(lr_scale), own)
-        if self._optimizer is None or key != self._optimizer_key:
-            shares = {"activations": lr_scale if own is None else own}
-            groups = [
-                ([self._stack.tensors[name] for name in names], shares.get(group, 1.0), group == "weights")
-                for group, names in self._stack.moving.items()
-            ]
-            self._optimizer, self._optimizer_key = StackedOptimizer(name, groups, options=options), key
-        return self._optimizer
+    def _make_optimizer(self, name: str, options: Any, lr_scale: float, own: Own | None) -> StackedOptimizer:
+        shares = {"activations": lr_scale if own is None else own}
+        groups = [
+            ([self._stack.tensors[name] for name in names], shares.get(group, 1.0), group == "weights")
+            for group, names in self._stack.moving.items()
+        ]
+        return StackedOptimizer(name, groups, options=dict(options))
+
+    def _moments(self) -> dict[str, Tensor]:
+        kept = {
+            f"{name}:{key}": tensor
+            for names, state in zip(self._stack.moving.values(), self._optimizer.state, strict=True)
+            for key, tensors in state.items()
+            for name, tensor in zip(names, tensors, strict=True)
+        }
+        return {":age": self._optimizer.age, **kept}
+
+    def _check_moments(self, tensors: Mapping[str, Tensor]) -> None:
+        refuse_other_tensors(self._moments(), tensors, what="state is")
+
+    def _load_moments(self, tensors: Mapping[str, Tensor]) -> None:
+        for key, held in self._moments().items():
+            held.copy_(tensors[key])

@@ -203,9 +203,7 @@ def _width(path: str, module: Parameterised, p: Held) -> Width:
     start = module.effective(p).detach().clone()
     for value in start.double().flatten().tolist():
         if not p.constraint.allows_learned(value):
-            raise ParameterError(
-                f"To be learned, {key} must start at {p.constraint.learned_words}, and it is {value!r}."
-            )
+            raise ParameterError(f"To be learned, {key} must start at {p.constraint.learned_words}, not {value!r}.")
     narrows = 0
     if p.name in _knobs(module):
         definition = getattr(module, "definition", None)

@@ -71,14 +71,11 @@ def read_table(schedule: Schedule | None, *, first: int, count: int, total: int)
     if schedule is None:
         return [1.0] * count
     if not callable(schedule):
-        raise ParameterError(
-            f"schedule must be a function of progress, such as cosine(), not a {type(schedule).__name__}."
-        )
+        raise ParameterError(f"schedule must be a function, such as cosine(), not a {type(schedule).__name__}.")
     table = [float(schedule(step / total)) for step in range(first, first + count)]
     for step, share in enumerate(table):
         if not math.isfinite(share) or share < 0:
             raise ParameterError(
-                f"The schedule gives {share} at progress {(first + step) / total:.3g}; a rate must be finite and at "
-                "least 0."
+                f"The schedule gives {share} at progress {(first + step) / total:.3g}, which is no rate."
             )
     return table

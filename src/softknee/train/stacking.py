@@ -28,8 +28,9 @@ class Stack:
         self.count, self.device = len(seeds), device
         values = check_knobs(knobs, self.count)
         self.template = made = build_model(make_model, seeds[0])
-        refuse_unstackable(self.template)
-        self.groups = _group_names(self.template)
+        self._refuse(made)
+        names = {id(parameter): name for name, parameter in made.named_parameters()}
+        self.groups = {group: [names[id(p)] for p in params] for group, params in split(made).items() if params}
         self.frozen: frozenset[str] = frozenset()
         self.tensors: dict[str, Tensor] = {}
         for index, seed in enumerate(seeds):
@@ -38,10 +39,32 @@ class Stack:
                 self._refuse_another(made, index, fresh=index == 1 and seed != seeds[0])
             changed = copy.deepcopy(made)
             apply_knobs(changed, {name: each[index] for name, each in values.items()})
-            for name, tensor in named_tensors(changed).items():
-                if name not in self.tensors:
-                    self.tensors[name] = tensor.new_empty((self.count, *tensor.shape), device=device)
-                self.tensors[name][index].copy_(tensor)
+            self._put(index, changed)
+
+    def _refuse(self, model: nn.Module) -> None:
+        refuse_unstackable(model)
+
+    def _put(self, index: int, model: nn.Module) -> None:
+        for name, tensor in named_tensors(model).items():
+            if name not in self.tensors:
+                self.tensors[name] = tensor.new_empty((self.count, *tensor.shape), device=self.device)
+            self.tensors[name][index].copy_(tensor)
+
+    def stacked(self, names: Iterable[str] | None = None) -> dict[str, Tensor]:
+        """The tensors of these names, or all of them, [M, ...]."""
+        return self.tensors if names is None else {name: self.tensors[name] for name in names}
+
+    def shapes(self) -> dict[str, Tensor]:
+        """What `stacked` gives, without the values."""
+        return {
+            name: torch.empty((self.count, *tensor.shape), dtype=tensor.dtype, device="meta")
+            for name, tensor in named_tensors(self.template).items()
+        }
+
+    def load(self, stacked: Mapping[str, Tensor]) -> None:
+        """Copy the values of `stacked`, or of some of its names."""
+        for name, values in stacked.items():
+            self.tensors[name].copy_(values)
 
     @property
     def trainable(self) -> list[str]:
@@ -53,32 +76,49 @@ class Stack:
         left = {group: [name for name in names if name not in self.frozen] for group, names in self.groups.items()}
         return {group: names for group, names in left.items() if names}
 
-    def behind(self, knobs: Iterable[str] | None) -> frozenset[str]:
+    def behind(self, knobs: str | Iterable[str] | None) -> frozenset[str]:
         """The trained tensors behind these activation parameters; behind all of them for None."""
         if knobs is None:
             return frozenset(self.groups.get("activations", ()))
-        # A fixed one is not moved by the optimiser anyway.
-        return frozenset(stored_names(self.template, knobs) & set(self.trainable))
+        behind: set[str] = set()
+        for key in [knobs] if isinstance(knobs, str) else knobs:
+            name = key.rpartition(".")[2]
+            for path, module in fitting(activation_modules(self.template), key).items():
+                stored = next(module._raw_name(p) for p in module.params if p.name == name)
+                behind.add(f"{path}.{stored}" if path else stored)
+        return frozenset(behind & set(self.trainable))  # a fixed one is not moved by the optimiser anyway
 
     def model(self, index: int) -> nn.Module:
         """An ordinary model with the tensors of one replica."""
         made = copy.deepcopy(self.template).to(self.device)
         for name, tensor in named_tensors(made).items():
-            tensor.copy_(self.tensors[name][index])
+            tensor.copy_(self._tensor(name, index))
         return made
+
+    def _tensor(self, name: str, index: int) -> Tensor:
+        return self.tensors[name][index]
 
     @torch.no_grad()
     def set_knobs(self, knobs: Knobs) -> None:
         """New effective values in every replica, in place; nothing is changed where one value is refused."""
         values = check_knobs(knobs, self.count)
-        new = self._each_activation(lambda i, work: apply_knobs(work, {name: each[i] for name, each in values.items()}))
-        for name, stacked in new.items():
-            self.tensors[name].copy_(stacked)
+        self.load(
+            self._each_activation(lambda i, work: apply_knobs(work, {name: each[i] for name, each in values.items()}))
+        )
 
     @torch.no_grad()
     def knobs(self) -> dict[str, Tensor]:
-        """The effective parameters of every activation by "path.name", [M, ...]."""
-        return effective_values(self._each_activation)
+        """The effective parameters of every activation by "path.name", [M, ...], on the CPU."""
+        values: dict[str, list[Tensor]] = {}
+
+        def read(index: int, model: nn.Module) -> None:
+            for path, module in activation_modules(model).items():
+                for p in module.params:
+                    key = f"{path}.{p.name}" if path else p.name
+                    values.setdefault(key, []).append(module.effective(p).detach().clone())
+
+        self._each_activation(read)
+        return {key: torch.stack(each) for key, each in values.items()}
 
     def _each_activation(self, do: Callable[[int, nn.Module], object]) -> dict[str, Tensor]:
         """Call `do` on a model that has the activation tensors of each replica in turn; those tensors afterwards."""
@@ -86,7 +126,7 @@ class Stack:
         own = named_tensors(work)
         prefixes = [f"{path}." if path else "" for path in activation_modules(work)]
         names = [name for name in own if any(name.startswith(prefix) for prefix in prefixes)]
-        new = {name: self.tensors[name].to("cpu", copy=True) for name in names}
+        new = {name: tensor.to("cpu", copy=True) for name, tensor in self.stacked(names).items()}
         for index in range(self.count):
             for name in names:
                 own[name].copy_(new[name][index])
@@ -100,15 +140,15 @@ class Stack:
         if first != second:
             differs = next((key for key in (*first, *second) if first.get(key) != second.get(key)), "the order")
             raise InputError(
-                f"make_model returned another architecture for replica {index} than for replica 0 (they differ in "
-                f"{differs!r}: {first.get(differs, 'not there')} and {second.get(differs, 'not there')}); replicas "
-                "differ in their numbers only. Compare architectures by training each with replicas of its own."
+                f"make_model returned another architecture for model {index} than for model 0 (they differ in "
+                f"{differs!r}: {first.get(differs, 'not there')} and {second.get(differs, 'not there')}); they "
+                "may differ in their numbers only. Compare architectures by training each on its own."
             )
         trained = [(p, dict(made.named_parameters())[n]) for n, p in self.template.named_parameters()]
-        if fresh and made is not self.template and all(torch.equal(a, b) for a, b in trained):
+        if fresh and all(torch.equal(a, b) for a, b in trained):
             raise ParameterError(
                 "make_model returned the same weights for two seeds: it must draw them from torch's global generator, "
-                "or take an argument called seed. Pass share_init=True if all replicas shall start alike."
+                "or take an argument called seed. Pass share_init=True if all models shall start alike."
             )
 
 
@@ -131,31 +171,6 @@ def build_model(make_model: Callable[..., nn.Module], seed: int) -> nn.Module:
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name, a shared one once, as tensors outside autograd."""
     return {name: tensor.detach() for name, tensor in (*model.named_parameters(), *model.named_buffers())}
-
-
-def stored_names(model: nn.Module, knobs: str | Iterable[str]) -> set[str]:
-    """The names of the tensors that these activation parameters are computed from."""
-    names: set[str] = set()
-    for key in [knobs] if isinstance(knobs, str) else knobs:
-        name = key.rpartition(".")[2]
-        for path, module in fitting(activation_modules(model), key).items():
-            stored = next(module._raw_name(p) for p in module.params if p.name == name)
-            names.add(f"{path}.{stored}" if path else stored)
-    return names
-
-
-def effective_values(each_activation: Callable[[Callable[[int, nn.Module], object]], object]) -> dict[str, Tensor]:
-    """The effective parameters by "path.name", [M, ...]; `each_activation` calls a function on every model."""
-    values: dict[str, list[Tensor]] = {}
-
-    def read(index: int, model: nn.Module) -> None:
-        for path, module in activation_modules(model).items():
-            for p in module.params:
-                key = f"{path}.{p.name}" if path else p.name
-                values.setdefault(key, []).append(module.effective(p).detach().clone().cpu())
-
-    each_activation(read)
-    return {key: torch.stack(each) for key, each in values.items()}
 
 
 def refuse_unbuilt(model: nn.Module) -> None:
@@ -215,11 +230,6 @@ def fitting(modules: Mapping[str, Parameterised], key: str) -> dict[str, Paramet
         near = did_you_mean(key, known) or f" It has {', '.join(sorted(known)) or 'no activation of softknee'}."
         raise ParameterError(f"knobs: no activation of the model has a parameter {key!r}.{near}")
     return fitting
-
-
-def _group_names(model: nn.Module) -> dict[str, list[str]]:
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    return {group: [names[id(p)] for p in params] for group, params in split(model).items() if params}
 
 
 def _anatomy(model: nn.Module) -> dict[str, str]:

@@ -87,7 +87,7 @@ def read_blocks(stream: BufferedIOBase, path: Path) -> Iterator[Block]:
             lines.append(line.rstrip(b"\r\n"))
             if len(lines[-1]) == _LONGEST:
                 raise DataError(
-                    f"'{path}', line {done + len(lines)}: it has more than {_LONGEST - 1} bytes; {_WANTED}. {_CURE}"
+                    f"'{path}', line {done + len(lines)}: more than {_LONGEST - 1} bytes; {_WANTED}. {_CURE}"
                 )
         if not lines:
             return
@@ -317,9 +317,7 @@ class Shards:
         except (OSError, ValueError, EOFError) as error:
             raise DataError(f"'{path}' could not be read ({error}). Make the shards again.") from error
         if array.dtype != dtype or array.shape != (*lead, self.counts[number]):
-            raise DataError(
-                f"'{path}' holds {array.shape} in {array.dtype}, not what its meta.json says. Make the shards again."
-            )
+            raise DataError(f"'{path}' holds {array.shape} in {array.dtype}, unlike meta.json. Make the shards again.")
         return array
 
 
@@ -396,9 +394,7 @@ def load_criteo(folder: str | os.PathLike[str] | None = None) -> Parts:
         return {part: _of_text(path) for part, path in texts.items() if path}
     raw = _text(root, "train.txt")
     if raw is not None:
-        raise DataError(
-            f"'{raw}' is Criteo's text, which a study reads as shards. Make them once with: {_made(raw, root)}"
-        )
+        raise DataError(f"'{raw}' is Criteo's text, which studies read as shards. Make them with: {_made(raw, root)}")
     names = ", ".join(f"'criteo/{name}'" for name in _TEXTS.values())
     searched = (
         f"'{_SHARDS[0]}/meta.json' (shards that `{COMMAND}` makes of Kaggle's train.txt), 'criteo/train.txt', and "

@@ -470,9 +470,7 @@ def _annotations(text: str, place: Path) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), start=1):
         cells = line.split("\t")
         if len(cells) < 2:
-            raise DataError(
-                f"'{place}': line {number} of val_annotations.txt has no name and class with a tab between."
-            )
+            raise DataError(f"'{place}': line {number} of val_annotations.txt has no name and class between tabs.")
         classes[cells[0]] = cells[1]
     return classes
 
@@ -485,9 +483,7 @@ def _ordered(name: str) -> tuple[int, str]:
 
 def _stacked(pictures: list[Tensor], place: Path) -> Tensor:
     if not pictures:
-        raise DataError(
-            f"'{place}' has no pictures in one of its parts, train and val. Get it again from {_TINY_SOURCE}."
-        )
+        raise DataError(f"'{place}' has no pictures in train or in val. Get it again from {_TINY_SOURCE}.")
     stack = torch.empty(len(pictures), 3, _SIDE, _SIDE, dtype=torch.uint8)
     for number, picture in enumerate(pictures):
         stack[number] = picture.permute(2, 0, 1)

@@ -42,6 +42,7 @@ class Published:
     sha256: Mapping[str, str]  # of the bytes after decompression, by the part of the data set
 
 
+_TEN = tuple(map(str, range(10)))
 _PARTS = {
     "train_images": ("train-images", 3),
     "train_labels": ("train-labels", 1),
@@ -74,44 +75,9 @@ SETS: dict[str, Published] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Images:
-    """A data set: float32 images of shape (count, 1, height, width), and labels from 0 up.
-
-    Pixels are scaled to 0..1 and then standardised by `mean` and `spread`, one number each, of the training images. The
-    digits are rows of 64 numbers, with mean and spread in levels of 0 to 16.
-    """
-
-    name: str
-    train_images: Tensor
-    train_labels: Tensor
-    test_images: Tensor
-    test_labels: Tensor
-    mean: float
-    spread: float
-
-    @property
-    def normalisation(self) -> str:
-        """What was done to the pixels, for a record."""
-        return f"(pixel/255 - {self.mean:.6f})/{self.spread:.6f}, mean and standard deviation of the training images"
-
-    def to(self, device: torch.device | str) -> Images:
-        """The same data on another device."""
-        return replace(self, **{part: getattr(self, part).to(device) for part in _PARTS})
-
-
-def load_images(name: str, folder: str | os.PathLike[str] | None = None, *, check: bool = True) -> Images:
-    """The data set "mnist" or "fashion-mnist" from its four idx files.
-
-    Args:
-        folder: what holds the data sets (each in a folder of its own, or as torchvision lays them out), or the files
-            themselves; by default the one that the environment variable SOFTKNEE_DATA names.
-        check: compare the bytes with the checksums of the published files. False takes other files of that format.
-    """
-    if name not in SETS:
-        known = " and ".join(repr(key) for key in SETS)
-        raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, SETS)}")
-    published, root = SETS[name], data_folder(folder)
+def _load_idx(name: str, root: Path, *, check: bool) -> ImageSet:
+    """MNIST or Fashion-MNIST from its four idx files."""
+    published = SETS[name]
     raw: dict[str, Tensor] = {}
     for part, (stem, dimensions) in _PARTS.items():
         places = _places(published, stem, dimensions)
@@ -119,12 +85,14 @@ def load_images(name: str, folder: str | os.PathLike[str] | None = None, *, chec
         raw[part], digest = _read(path, dimensions=dimensions)
         if check and digest != published.sha256[part]:
             raise DataError(_another(path, name, part, digest))
-    for kind in ("train", "test"):
-        _refuse_unpaired(raw[f"{kind}_images"], raw[f"{kind}_labels"], title=f"{published.title} ({kind})")
-    if raw["train_images"].shape[1:] != raw["test_images"].shape[1:]:
-        sizes = " and ".join(str(tuple(raw[part].shape[1:])) for part in ("train_images", "test_images"))
-        raise DataError(f"{published.title}: training and test images differ in size: {sizes}. One file is another's.")
-    return _standardised(name, raw)
+    return ImageSet(
+        name=name,
+        train_images=raw["train_images"].unsqueeze(1),
+        train_labels=raw["train_labels"].long(),
+        test_images=raw["test_images"].unsqueeze(1),
+        test_labels=raw["test_labels"].long(),
+        labels=_TEN,
+    )
 
 
 def read_idx(path: str | os.PathLike[str], *, dimensions: int | None = None) -> Tensor:
@@ -150,9 +118,7 @@ def _read(path: str | os.PathLike[str], *, dimensions: int | None) -> tuple[Tens
     if head[2] != _UNSIGNED_BYTE:
         raise DataError(f"'{path}' holds {_TYPES[head[2]]}, where images and labels are unsigned bytes.")
     if dimensions is not None and head[3] != dimensions:
-        raise DataError(
-            f"'{path}' holds {_kind(head[3])}, where {_kind(dimensions)} are expected. Were two files mixed up?"
-        )
+        raise DataError(f"'{path}' holds {_kind(head[3])}, where {_kind(dimensions)} belong. Were two files mixed up?")
     start = 4 + 4 * head[3]
     if len(content) < start:
         raise DataError(f"'{path}' ends within its header. It was cut short; get it again.")
@@ -194,28 +160,6 @@ def _another(path: Path, name: str, part: str, digest: str) -> str:
         f"'{path}' is not the published file of {_named(SETS[name], part)}: its sha256 is {digest[:12]}..., not "
         f"{SETS[name].sha256[part][:12]}.... Get it again; or, if it is meant to differ, load it with check=False."
     )
-
-
-def _refuse_unpaired(images: Tensor, labels: Tensor, *, title: str) -> None:
-    if len(images) != len(labels):
-        raise DataError(f"{title} has {len(images):,} images and {len(labels):,} labels; two files were mixed up.")
-    if int(labels.max()) > 9:
-        raise DataError(f"{title} has the label {int(labels.max())}, where labels are 0 to 9.")
-
-
-def _standardised(name: str, raw: Mapping[str, Tensor]) -> Images:
-    # Sums of whole numbers are exact, so that the same files give the same floats on every machine.
-    pixels = raw["train_images"]
-    counts = torch.bincount(pixels.flatten(), minlength=256).tolist()
-    total = pixels.numel()
-    mean = sum(value * count for value, count in enumerate(counts)) / total
-    square = sum(value**2 * count for value, count in enumerate(counts)) / total
-    spread = math.sqrt(max(square - mean**2, 0.0))
-    if spread == 0:
-        raise DataError(f"{SETS[name].title}: every pixel of the training images is {mean:g}: nothing can be learned.")
-    ready = {part: (raw[part].unsqueeze(1).float() - mean) / spread for part in ("train_images", "test_images")}
-    labels = {part: raw[part].long() for part in ("train_labels", "test_labels")}
-    return Images(name=name, **ready, **labels, mean=mean / 255, spread=spread / 255)
 
 
 _PIXELS = 3 * 32 * 32
@@ -328,11 +272,27 @@ def _read_cifar(path: Path, published: CifarFiles, check: bool) -> Tensor:
 
 
 IMAGES = ("cifar-10", "cifar-100", "tiny-imagenet", "imagenet")
+IMAGE_SETS = ("digits", *SETS, *IMAGES)  # images of classes, with a test part of their own
+ROW_SETS = ("adult",)  # rows of numbers of classes, with a test part of their own; only a study reads them
+OWN_PARTS = (*SYNTHETIC, *PICTURES, "criteo")  # come in their three parts, and only a study reads them
+DATA_SETS = (*IMAGE_SETS, *ROW_SETS, *OWN_PARTS)
+# Of the digits a fifth of the training half (179 of 898); of the larger sets 5,000 of 60,000.
+_VALIDATION_SHARE = 0.2
+_MOST_VALIDATION = 5000
+# Half the digits are kept for the test: with fewer, one image would move the accuracy by more than the
+# activations differ.
+_DIGITS_TEST_SHARE = 0.5
+_SIXTEENTH = 15  # the digits have levels of 0 to 16, which become 0 to 240
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSet:
-    """Images in uint8 of shape (count, channels, height, width), class numbers in int64, and the classes' names.
+    """Images of shape (count, channels, height, width), class numbers in int64, and the classes' names.
+
+    Images are levels of 0 to 255 in uint8; those of the digits are levels of 0 to 16 in float32.
+
+    moments: mean and standard deviation of each channel of the training images, where they are not to be computed.
+    scale:   what a level counts for in `mean` and `spread`, which are in levels of 0 to 255.
 
     >>> grey = torch.tensor([[10, 30], [10, 30]], dtype=torch.uint8).reshape(2, 1, 1, 2)
     >>> few = ImageSet(name="few", train_images=grey, train_labels=torch.tensor([0, 1]), test_images=grey,
@@ -347,38 +307,36 @@ class ImageSet:
     test_images: Tensor
     test_labels: Tensor
     labels: tuple[str, ...]
+    moments: tuple[tuple[float, float], ...] = ()
+    scale: float = 1.0
 
     @cached_property
     def _moments(self) -> tuple[tuple[float, float], ...]:
-        return moments_of(level_counts(self.train_images), name=self.name)
+        return self.moments or moments_of(level_counts(self.train_images), name=self.name)
 
     @property
     def mean(self) -> tuple[float, ...]:
         """Of each channel over the training images, between 0 and 255."""
-        return tuple(mean for mean, _ in self._moments)
+        return tuple(mean * self.scale for mean, _ in self._moments)
 
     @property
     def spread(self) -> tuple[float, ...]:
         """The standard deviation of each channel over the training images."""
-        return tuple(spread for _, spread in self._moments)
-
-    @property
-    def normalisation(self) -> str:
-        """What `ready` does to the pixels, for a record."""
-        mean, spread = (", ".join(f"{value:.4f}" for value in three) for three in (self.mean, self.spread))
-        return f"(pixel - [{mean}])/[{spread}], mean and standard deviation of each channel of the training images"
+        return tuple(spread * self.scale for _, spread in self._moments)
 
     def ready(self, images: Tensor) -> Tensor:
         """Images of this set as float32: each channel less its mean, by its spread."""
-        mean, spread = (
-            torch.tensor(three, device=images.device).reshape(-1, 1, 1) for three in (self.mean, self.spread)
-        )
-        return images.float().sub_(mean).div_(spread)
+        mean, spread = torch.tensor(self._moments, device=images.device).T.reshape(2, -1, 1, 1)
+        return images.to(torch.float32, copy=True).sub_(mean).div_(spread)
 
-    def to(self, device: torch.device | str) -> ImageSet:
-        """The same data on another device."""
-        names = ("train_images", "train_labels", "test_images", "test_labels")
-        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+    def order(self) -> Tensor:
+        """The one order that never changes, in which validation images are taken from the training images."""
+        return torch.randperm(len(self.train_images), generator=torch.Generator().manual_seed(0))
+
+    @property
+    def validation(self) -> int:
+        """How many of the training images, the first ones in that order, are for validation."""
+        return min(int(_VALIDATION_SHARE * len(self.train_images)), _MOST_VALIDATION)
 
 
 def level_counts(images: Tensor) -> Tensor:
@@ -408,28 +366,32 @@ def moments_of(counts: Tensor, *, name: str) -> tuple[tuple[float, float], ...]:
 def load_image_set(
     name: str, folder: str | os.PathLike[str] | None = None, *, check: bool = True, most: int | None = None
 ) -> ImageSet:
-    """The data set "cifar-10", "cifar-100", "tiny-imagenet" or "imagenet" from its standard files, as bytes.
+    """A data set of `IMAGE_SETS` from its standard files, as levels of its pixels.
 
     Args:
-        folder: what holds the data sets; by default the one that the environment variable SOFTKNEE_DATA names.
+        folder: what holds the data sets (each in a folder of its own, or as torchvision lays them out); by default the
+            one that the environment variable SOFTKNEE_DATA names. The digits come with scikit-learn and need none.
         check: compare counts and contents with what was published, where that is known. False takes other files of
             the same format.
         most: of ImageNet, so many pictures of each part at most, which spares decoding the others.
     """
-    if name not in IMAGES:
-        known = ", ".join(map(repr, IMAGES))
-        raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, IMAGES)}")
+    if name not in IMAGE_SETS:
+        known = ", ".join(map(repr, IMAGE_SETS))
+        if name in DATA_SETS:
+            raise ParameterError(
+                f"The data set {name!r} has no labelled images, and is for studies; there are {known}."
+            )
+        raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, IMAGE_SETS)}")
+    if name == "digits":
+        return load_digits()
     root = data_folder(folder)
-    if name == "imagenet":
-        from .imagenet import load_imagenet
+    if name in SETS:
+        return checked(_load_idx(name, root, check=check))
+    if name in CIFAR_SETS:
+        return checked(load_cifar(name, root, check=check))
+    from .imagenet import load_imagenet, load_tiny_imagenet
 
-        return checked(load_imagenet(root, most=most))
-    if name == "tiny-imagenet":
-        from .imagenet import load_tiny_imagenet
-
-        return checked(load_tiny_imagenet(root))
-
-    return checked(load_cifar(name, root, check=check))
+    return checked(load_imagenet(root, most=most) if name == "imagenet" else load_tiny_imagenet(root))
 
 
 def checked(data: ImageSet) -> ImageSet:
@@ -440,31 +402,15 @@ def checked(data: ImageSet) -> ImageSet:
             raise DataError(f"{data.name} ({part}) has {len(images):,} images and {len(labels):,} labels.")
         if int(labels.min()) < 0 or int(labels.max()) >= len(data.labels):
             worst = int(labels.max()) if int(labels.max()) >= len(data.labels) else int(labels.min())
-            raise DataError(
-                f"{data.name} ({part}) has the label {worst}, where labels are 0 to {len(data.labels) - 1}."
-            )
+            raise DataError(f"{data.name} ({part}) has the label {worst}; labels are 0 to {len(data.labels) - 1}.")
     if data.train_images.shape[1:] != data.test_images.shape[1:]:
         sizes = " and ".join(str(tuple(images.shape[1:])) for images in (data.train_images, data.test_images))
         raise DataError(f"{data.name}: training and test images differ in size: {sizes}.")
+    _ = data.mean  # refuses images without any spread
     return data
 
 
-IMAGE_SETS = ("digits", *SETS, *IMAGES)  # images of classes, with a test part of their own
-ROW_SETS = ("adult",)  # rows of numbers of classes, with a test part of their own; only a study reads them
-OWN_PARTS = (*SYNTHETIC, *PICTURES, "criteo")  # come in their three parts, and only a study reads them
-DATA_SETS = (*IMAGE_SETS, *ROW_SETS, *OWN_PARTS)
-_ORDER_SEED = 0
-# Of the digits a fifth of the training half (179 of 898); of the larger sets 5,000 of 60,000.
-_VALIDATION_SHARE = 0.2
-_MOST_VALIDATION = 5000
-_SIXTEENTH = 15  # the digits have levels of 0 to 16, which become 0 to 240
-# Half the digits are kept for the test: with fewer, one image would move the accuracy by more than the
-# activations differ.
-_DIGITS_TEST_SHARE = 0.5
-_DIGITS_SEED = 0
-
-
-def load_digits() -> Images:
+def load_digits() -> ImageSet:
     """The 1,797 digits that come with scikit-learn, always split in the same way.
 
     Both halves have the same share of every digit.
@@ -474,41 +420,35 @@ def load_digits() -> Images:
 
     images, labels = datasets.load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = model_selection.train_test_split(
-        images, labels, test_size=_DIGITS_TEST_SHARE, random_state=_DIGITS_SEED, stratify=labels
+        images, labels, test_size=_DIGITS_TEST_SHARE, random_state=0, stratify=labels
     )
-    train, test = torch.tensor(train_x, dtype=torch.float32), torch.tensor(test_x, dtype=torch.float32)
+    train, test = (torch.tensor(part, dtype=torch.float32).unflatten(1, (1, 8, 8)) for part in (train_x, test_x))
     # One scale for the whole image: some pixels are always blank, and have no spread of their own.
     # In float64, where sums of whole numbers are exact: the same floats on every machine, whatever order it sums in.
     mean, spread = train.double().mean().float(), train.double().std().float()
-    return Images(
+    return ImageSet(
         name="digits",
-        train_images=(train - mean) / spread,
+        train_images=train,
         train_labels=torch.tensor(train_y, dtype=torch.int64),
-        test_images=(test - mean) / spread,
+        test_images=test,
         test_labels=torch.tensor(test_y, dtype=torch.int64),
-        mean=float(mean),
-        spread=float(spread),
+        labels=_TEN,
+        moments=((float(mean), float(spread)),),
+        scale=_SIXTEENTH,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Images and labels of the three parts, standardised as `normalisation` says.
-
-    mean, spread: of each channel, in levels of 0 to 255: an image is (level - mean) / spread. Empty where it is not
-                  known.
-    """
+    """Images and labels of the three parts, standardised by the training images."""
 
     name: str
-    normalisation: str
     train_images: Tensor
     train_labels: Tensor
     validation_images: Tensor
     validation_labels: Tensor
     test_images: Tensor
     test_labels: Tensor
-    mean: tuple[float, ...] = ()
-    spread: tuple[float, ...] = ()
 
     def to(self, device: torch.device | str) -> Split:
         """The same data on another device."""
@@ -524,50 +464,29 @@ class Split:
 def load_split(
     name: str, folder: str | os.PathLike[str] | None = None, *, flat: bool = False, check: bool = True
 ) -> Split:
-    """A data set of `IMAGE_SETS`: "digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100", "tiny-imagenet".
+    """The three parts of a data set of `IMAGE_SETS`.
 
     Args:
-        folder, check: as for `load_images` and `load_image_set`; the digits come with scikit-learn and need no folder.
-        flat: every image as one row of numbers, as an MLP takes it, not as (1, height, width).
+        folder, check: as for `load_image_set`.
+        flat: every image as one row of numbers, as an MLP takes it, not as (channels, height, width).
 
     >>> load_split("digits", flat=True).sentence()
     'digits: 719 training, 179 validation, 899 test'
     """
-    if name not in IMAGE_SETS:
-        known = ", ".join(repr(images) for images in IMAGE_SETS)
-        if name in DATA_SETS:
-            raise ParameterError(
-                f"The data set {name!r} has no images with labels, and is for studies; there are {known}."
-            )
-        raise ParameterError(f"There is no data set {name!r} here; there are {known}.{did_you_mean(name, IMAGE_SETS)}")
-    if name in IMAGES:
-        # Divided as bytes, so that floats take their room once.
-        data = load_image_set(name, folder, check=check)
-        ready, scale, mean, spread = data.ready, 1.0, data.mean, data.spread
-        normalisation = data.normalisation
-    elif name == "digits":
-        data, scale, ready = load_digits(), float(_SIXTEENTH), lambda part: part.unflatten(1, (1, 8, 8))
-        mean, spread = (data.mean,), (data.spread,)
-        normalisation = "standardised by one mean and one standard deviation of the training half"
-    else:
-        data, scale, ready = load_images(name, folder, check=check), 255.0, lambda part: part
-        mean, spread, normalisation = (data.mean,), (data.spread,), data.normalisation
-    order = torch.randperm(len(data.train_images), generator=torch.Generator().manual_seed(_ORDER_SEED))
-    count = min(int(_VALIDATION_SHARE * len(order)), _MOST_VALIDATION)
+    data = load_image_set(name, folder, check=check)
+    order, count = data.order(), data.validation
     chosen, rest = order[:count], order[count:]
+    # Divided as levels, so that floats take their room once.
     train, validation, test = (
-        ready(part).flatten(1) if flat else ready(part)
+        data.ready(part).flatten(1) if flat else data.ready(part)
         for part in (data.train_images[rest], data.train_images[chosen], data.test_images)
     )
     return Split(
         name=name,
-        normalisation=normalisation,
         train_images=train,
         train_labels=data.train_labels[rest],
         validation_images=validation,
         validation_labels=data.train_labels[chosen],
         test_images=test,
         test_labels=data.test_labels,
-        mean=tuple(value * scale for value in mean),
-        spread=tuple(value * scale for value in spread),
     )

@@ -22,8 +22,6 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, ParameterError, did_you_mean
-from ...registry import resolve
-from ...surgery import relu_ize_, swap_
 from ..data.files import VARIABLE, data_folder, read_bytes
 from .tokenizers import load_gpt2_tokenizer, read_story_tokenizer, transformers
 
@@ -71,39 +69,6 @@ def _files(root: Path, name: str) -> list[Path]:
     places = [root / folder for folder in _FOLDERS[name] if (root / folder).is_dir()]
     files = {file for place in places for file in place.rglob("*") if file.is_file()}
     return sorted(file for file in files if file.name.removesuffix(".gz").endswith(_ENDINGS))
-
-
-AS_LOADED = "as loaded"
-# A bare name means the function as its paper has it in a language model; a text in parentheses is taken as it is.
-PAPERS = {
-    "crrelu": "crrelu(eps=0.01, learn=all)",  # EAFO paper: one learned eps for each layer, from 0.01
-    "srelu": "srelu(delta=0.001)",  # mollification paper, appendix H: in all its experiments
-    "squaf": "squaf(k=16, q=1, z=gelu, learn=all)",  # SQUAF paper, A.3.2: fitted to GELU, everything is learned
-    "lambda_gelu": "lambda_gelu(learn=all)",
-}
-
-
-def full_text(activation: str) -> str:
-    """What a bare name stands for.
-
-    >>> full_text("squaf"), full_text("srelu(delta=0.5)")
-    ('squaf(k=16, q=1, z=gelu, learn=all)', 'srelu(delta=0.5)')
-    """
-    return PAPERS.get(activation.strip(), activation.strip())
-
-
-def put_in_(model: Any, activation: str) -> list[str]:
-    """Put an activation into every feed-forward part of a model; returns the paths of the sites.
-
-    "as loaded" changes nothing, and "relu" ends as torch's own ReLU, so that its path is the plain one.
-    """
-    if activation == AS_LOADED:
-        return []
-    text = full_text(activation)
-    report = swap_(model, text)
-    if resolve(text).definition.name == "relu":
-        relu_ize_(model)
-    return [site.path for site in report.changed]
 
 
 _HEADER = struct.Struct("<7i")

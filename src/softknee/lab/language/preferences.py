@@ -16,7 +16,6 @@ Reference: Rafailov et al., Direct preference optimization (2023), whose setting
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -262,18 +261,6 @@ class PreferenceScores:
     rejected_reward: float
     pairs: int
     preferred: int
-
-    def accuracy_interval(self) -> tuple[float, float]:
-        """Wilson's interval of 95 %, which says how much a share of so few pairs can mean.
-
-        >>> one = PreferenceScores(loss=0.66, margin=0.1, accuracy=159 / 256, chosen_reward=0, rejected_reward=0,
-        ...                        pairs=256, preferred=159)
-        >>> [round(end, 3) for end in one.accuracy_interval()]
-        [0.56, 0.678]
-        """
-        z, n, p = 1.959963984540054, self.pairs, self.preferred / self.pairs
-        middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
 
 
 def reply_log_probabilities(model: Any, batch: Batch) -> Tensor:

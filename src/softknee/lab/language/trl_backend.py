@@ -1,6 +1,6 @@
 """Both stages by trl instead of our own loop, for those who want to compare the two.
 
-trl trains; what it has trained is measured here with the same code as everything else (`tuning.evaluate`). Settings and
+trl trains; what it has trained is measured here with the same code as everything else. Settings and
 numbers are the same: RMSprop, linear warm-up, clipping, no dropout, and the tokens of `pair_tokens`, because trl's own
 cutting of long texts is another one. The order of the pairs is trl's own. What differs:
 

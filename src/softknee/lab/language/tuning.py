@@ -23,12 +23,10 @@ from ...train import fit
 from .preferences import (
     Batch,
     PairTokens,
-    PreferenceScores,
     chosen_batch,
     dpo_losses,
     pair_batch,
     reply_log_probabilities,
-    scores_of,
 )
 from .text_perplexity import exp_or_infinite
 
@@ -56,7 +54,7 @@ class Recipe:
             raise ParameterError("The learning rate and the clipping of the recipe must be positive.")
         if self.batch % self.micro_batch:
             raise ParameterError(
-                f"A batch of {self.batch} pairs cannot be cut into parts of {self.micro_batch}; choose a divisor."
+                f"{self.batch} pairs cannot be cut into parts of {self.micro_batch}; choose a divisor."
             )
 
     def steps_of(self, pairs: int) -> int:
@@ -139,13 +137,6 @@ def log_probabilities(model: Any, pairs: Sequence[PairTokens], *, batch: int, pa
     results = [reply_log_probabilities(model, pair_batch(part, padding=padding).to(device)).cpu() for part in parts]
     model.train(mode)
     return torch.cat([result.view(2, -1) for result in results], dim=1)
-
-
-def evaluate(
-    model: Any, pairs: Sequence[PairTokens], reference: Tensor, *, beta: float, batch: int, padding: int
-) -> PreferenceScores:
-    """The papers' metrics of a model against the log-probabilities of its reference (`log_probabilities`)."""
-    return scores_of(log_probabilities(model, pairs, batch=batch, padding=padding), reference, beta=beta)
 
 
 def reply_perplexity(log_probability: Tensor, pairs: Sequence[PairTokens]) -> float:

@@ -80,9 +80,7 @@ def model_maker(
             except SoftkneeError as error:
                 raise RecipeError(f"model {model.build!r} with {chosen.label}: {error}") from error
             if not isinstance(made, nn.Module):
-                raise RecipeError(
-                    f"model.build {model.build!r} must return a torch.nn.Module, not a {type(made).__name__}."
-                )
+                raise RecipeError(f"model.build {model.build!r} must return an nn.Module, not a {type(made).__name__}.")
             if not checked:
                 _check_outputs(made, example, wanted, model)
                 checked.append(True)
@@ -174,9 +172,7 @@ def _filled(builder: str, arguments: dict[str, Any], shape: tuple[int, ...], out
 
 def _listed(hidden: Any) -> tuple[Any, ...]:
     if not isinstance(hidden, tuple | list) or not hidden:
-        raise RecipeError(
-            f"model.arguments.hidden must be a list of widths, such as [128, 128], and {hidden!r} was given."
-        )
+        raise RecipeError(f"model.arguments.hidden must be a list of widths, such as [128, 128], not {hidden!r}.")
     return tuple(hidden)
 
 
@@ -265,7 +261,7 @@ def _check_outputs(model: nn.Module, example: Tensor, outputs: int, network: Mod
     except (RuntimeError, ParameterError, InputError, TypeError, ValueError, IndexError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RecipeError(
-            f"model {network.build!r} cannot work on examples of shape {tuple(example.shape[1:])}: {reason}"
+            f"model {network.build!r} cannot take examples of shape {tuple(example.shape[1:])}: {reason}"
         ) from error
     finally:
         model.train(training)

@@ -75,14 +75,11 @@ def _processes_here() -> int:
 # -- the main process -------------------------------------------------------------------------------------
 
 
-def _lead(trial: Trial, *, saved: Mapping[str, bytes] | None = None, watch: Watch = QUIET, **others: Any) -> Finished:
+def _lead(trial: Trial, *, saved: bytes | None = None, watch: Watch = QUIET, **others: Any) -> Finished:
     """`run_trial`, after telling the others to run it, too. Times are measured by the main process alone."""
     if trial.kind == "cost":
         return run_trial(trial, saved=saved, watch=watch, **others)
-    names = None if saved is None else list(saved)
-    parallel.agree({"trial": trial.plain(), "saved": names, "threads": torch.get_num_threads()})
-    for name in names or ():
-        parallel.agree((saved or {})[name])
+    parallel.agree({"trial": trial.plain(), "saved": saved, "threads": torch.get_num_threads()})
     return run_trial(trial, saved=saved, watch=_Leading(watch), **others)
 
 
@@ -101,7 +98,7 @@ class _Leading:
         parallel.any_process(False)
 
     def epoch(self, done: int, total: int, save: Save) -> None:
-        def save_together() -> Mapping[str, bytes]:
+        def save_together() -> bytes:
             parallel.agree(_SAVE)
             return save()
 
@@ -120,12 +117,10 @@ def _follow(examples: Examples, where: Mapping[str, Any]) -> None:
     """Run every trial that the main process begins, until it is done."""
     with _deaf_to_interrupts():
         while (order := parallel.agree(None)) != _END:
-            saved = None
-            if order["saved"] is not None:
-                saved = {name: parallel.agree(None) for name in order["saved"]}
             torch.set_num_threads(order["threads"])
+            trial = Trial.read(order["trial"])
             try:
-                run_trial(Trial.read(order["trial"]), examples=examples, saved=saved, watch=_Following(), **where)
+                run_trial(trial, examples=examples, saved=order["saved"], watch=_Following(), **where)
             except SoftkneeError:
                 continue  # the main process has the same and says so, or it was told to stop
 

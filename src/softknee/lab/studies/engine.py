@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
@@ -269,72 +270,57 @@ class Surroundings:
         return {"teacher": self.teachers[trial.teacher]} if trial.teacher else {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """A trial that came to its end, as the store keeps it."""
-
-    trial: Trial
-    record: Record
-    files: Mapping[str, bytes]
+Done = tuple[Trial, Record, Mapping[str, bytes]]  # a trial that came to its end, with what the store keeps of it
 
 
-class Engine(Protocol):
+@dataclass(kw_only=True)
+class Engine(ABC):
     """Runs trials in any order and gives each back when it is done."""
 
+    around: Surroundings
+    examples: Examples | Texts
+    store: RunStore
+    progress: Progress
+    stopping: Stopping
+
+    @abstractmethod
     def run(self, trials: Sequence[Trial]) -> Iterator[Done]: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027 - there may be nothing
+        """Give back what the engine has taken."""
 
 
-class LocalEngine:
+class LocalEngine(Engine):
     """One trial after the other in this process; its state is kept at the ends of epochs, and gone on from."""
-
-    def __init__(
-        self,
-        around: Surroundings,
-        *,
-        examples: Examples | Texts,
-        store: RunStore,
-        progress: Progress,
-        stopping: Stopping,
-    ) -> None:
-        self._around, self._store, self._progress, self._stopping = around, store, progress, stopping
-        self._examples = examples
 
     def run(self, trials: Sequence[Trial]) -> Iterator[Done]:
         for trial in trials:
-            self._progress.begin(trial)
-            finished = self._one(trial)
-            record = finished.outcome.record(command=self._around.command, git=self._around.git)
-            yield Done(trial=trial, record=record, files=finished.files)
-            if self._stopping.asked:
+            self.progress.begin(trial)
+            try:
+                finished = self._run(trial, self.store.state(trial.key))
+            except SavedError as error:
+                self.progress.note(f"{error} ({trial.key})")
+                self.store.drop_state(trial.key)
+                finished = self._run(trial, None)
+            record = finished.outcome.record(command=self.around.command, git=self.around.git)
+            yield trial, record, finished.files
+            if self.stopping.asked:
                 raise Interrupted("The study was stopped between two trials.")
 
-    def close(self) -> None:
-        pass
-
-    def _one(self, trial: Trial) -> Finished:
-        saved = self._store.state(trial.key)
-        try:
-            return self._from(trial, saved)
-        except SavedError as error:
-            self._progress.note(f"{error} ({trial.key})")
-            self._store.drop_state(trial.key)
-            return self._from(trial, None)
-
-    def _from(self, trial: Trial, saved: Mapping[str, bytes] | None) -> Finished:
+    def _run(self, trial: Trial, saved: bytes | None) -> Finished:
+        around = self.around
         keeper = StateKeeper(
-            trial, store=self._store, progress=self._progress, stopping=self._stopping, every=self._around.save_every
+            trial, store=self.store, progress=self.progress, stopping=self.stopping, every=around.save_every
         )
         try:
-            return self._around.run_trial(
+            return around.run_trial(
                 trial,
-                examples=self._examples,
-                data_folder=self._around.data_folder,
-                base=self._around.base,
+                examples=self.examples,
+                data_folder=around.data_folder,
+                base=around.base,
                 saved=saved,
                 watch=keeper,
-                **self._around.teacher_of(trial),
+                **around.teacher_of(trial),
             )
         except Interrupted:
             keeper.keep()
@@ -356,13 +342,13 @@ class StateKeeper:
         progress: Progress,
         stopping: Stopping,
         every: float,
-        now: Callable[[], float] = time.monotonic,
+        now: Any = time.monotonic,
     ) -> None:
         self._trial, self._store, self._progress, self._stopping = trial, store, progress, stopping
         self._every, self._now = every, now
         self._written = self._taken = now()
         self._cost = 0.0
-        self._snapshot: Mapping[str, bytes] | None = None
+        self._snapshot: bytes | None = None
         self._first: int | None = None
 
     def step(self) -> None:
@@ -413,40 +399,38 @@ class ClusterError(SoftkneeError, RuntimeError):
     """The Ray cluster cannot be reached, or a trial failed on it."""
 
 
-class RayEngine:
+class RayEngine(Engine):
     """Runs trials as Ray tasks."""
 
-    def __init__(
-        self,
-        around: Surroundings,
-        *,
-        examples: Examples | Texts,
-        store: RunStore,
-        progress: Progress,
-        stopping: Stopping,
-    ) -> None:
+    def __post_init__(self) -> None:
         self._ray = _ray()
-        self._around, self._store, self._progress, self._stopping = around, store, progress, stopping
         self._connected_here = not self._ray.is_initialized()
         if self._connected_here:
             try:
-                _reach(os.environ.get("RAY_ADDRESS", ""))
+                # Where nobody answers that is known at once; Ray itself would go on trying for minutes.
+                host, colon, port = os.environ.get("RAY_ADDRESS", "").removeprefix("ray://").rpartition(":")
+                if colon and port.isdecimal():
+                    socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS_TO_ANSWER).close()
                 self._ray.init(log_to_driver=False, logging_level="ERROR")
             except Exception as error:  # Ray has many kinds of its own for what may be wrong here
                 raise ClusterError(
                     f"No Ray cluster could be used ({str(error).strip()}). Check RAY_ADDRESS and that the cluster "
                     "runs; without RAY_ADDRESS, Ray is started on this machine."
                 ) from error
-        self._examples = self._ray.put(pack_examples(examples))
+        self._packed = self._ray.put(pack_examples(self.examples))
 
     def run(self, trials: Sequence[Trial]) -> Iterator[Done]:
         pending = {self._send(trial): trial for trial in trials}
-        self._say_if_it_waits(trials)
+        # A trial that no node has room for waits for one: that may be meant, and should be known.
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        for cpus, gpus in {self._needs(trial) for trial in trials}:
+            if not any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in nodes):
+                self.progress.note(f"No node of the Ray cluster has {cpus} CPUs and {gpus} GPUs; trials wait for one.")
         try:
             while pending:
-                if self._stopping.asked:
+                if self.stopping.asked:
                     raise Interrupted("The study was stopped; what ran on the cluster is given up.")
-                self._progress.begin(next(iter(pending.values())))
+                self.progress.begin(next(iter(pending.values())))
                 ready, _ = self._ray.wait(list(pending), num_returns=1, timeout=_SECONDS_BETWEEN_LOOKS)
                 for reference in ready:
                     yield self._received(reference, pending.pop(reference))
@@ -459,7 +443,7 @@ class RayEngine:
             self._ray.shutdown()
 
     def _send(self, trial: Trial) -> Any:
-        around = self._around
+        around = self.around
         order = {
             "trial": trial.plain(),
             "run": f"{around.run_trial.__module__}:{around.run_trial.__qualname__}",
@@ -468,12 +452,12 @@ class RayEngine:
             "command": around.command,
             "git": None if around.git is None else dict(around.git),
             "threads": around.threads,
-            "saved": self._store.state(trial.key),
+            "saved": self.store.state(trial.key),
             "teacher": around.teacher_of(trial),
         }
         cpus, gpus = self._needs(trial)
         task = self._ray.remote(max_retries=_RETRIES, num_cpus=cpus, num_gpus=gpus)(run_order)
-        return task.options(name=f"softknee {trial.key}").remote(order, self._examples)
+        return task.options(name=f"softknee {trial.key}").remote(order, self._packed)
 
     def _received(self, reference: Any, trial: Trial) -> Done:
         try:
@@ -488,17 +472,10 @@ class RayEngine:
         if "error" in answer:
             raise ClusterError(f"The trial {trial.key} failed on the Ray cluster: {answer['error']}")
         record = Record.from_json(answer["record"], source=f"The answer for the trial {trial.key}")
-        return Done(trial=trial, record=record, files=answer["files"])
+        return trial, record, answer["files"]
 
     def _needs(self, trial: Trial) -> tuple[int, int]:
-        return self._around.threads, int(trial.device.startswith("cuda"))
-
-    def _say_if_it_waits(self, trials: Sequence[Trial]) -> None:
-        """A trial that no node has room for waits for one: that may be meant, and should be known."""
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        for cpus, gpus in {self._needs(trial) for trial in trials}:
-            if not any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in nodes):
-                self._progress.note(f"No node of the Ray cluster has {cpus} CPUs and {gpus} GPUs; trials wait for one.")
+        return self.around.threads, int(trial.device.startswith("cuda"))
 
 
 def run_order(order: Mapping[str, Any], packed: Mapping[str, bytes]) -> dict[str, Any]:
@@ -547,13 +524,6 @@ def unpack_examples(packed: Mapping[str, bytes]) -> Examples | Texts:
     rest = json.loads(packed["rest"])
     plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in rest.items()}
     return Examples(**read_tensors(packed["tensors"]), **plain)
-
-
-def _reach(address: str) -> None:
-    """Raise an OSError at once where nobody answers at an address; Ray itself would go on trying for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if colon and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS_TO_ANSWER).close()
 
 
 def _ray() -> Any:

@@ -22,7 +22,7 @@ from ..data.criteo import LABELS as CLICKS
 from ..data.criteo import load_criteo
 from ..data.files import data_folder, numpy, pandas
 from ..data.imagenet import PictureBytes, find_bytes
-from ..data.images import IMAGES, OWN_PARTS, ROW_SETS, load_image_set, load_split
+from ..data.images import IMAGES, OWN_PARTS, ROW_SETS, load_image_set
 from ..data.synthetic import CLUSTERS, PICTURES, SIDE, picture_parts, synthetic_parts
 from .recipe import Data, Recipe, split, standardised
 
@@ -140,56 +140,40 @@ def _first(examples: Examples, most: int) -> Examples:
 
 
 def _of_set(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Examples:
-    assert data.set is not None
-    if data.set in (*IMAGES, *ROW_SETS):
-        return _of_test_part(data, folder, flat)
-    whole = load_split(data.set, folder, flat=flat)
-    x = torch.cat([whole.train_images, whole.validation_images])
-    y = torch.cat([whole.train_labels, whole.validation_labels])
-    kept, rest = split(y, share=data.validation, seed=data.split_seed)
-    return Examples(
-        task="classification",
-        classes=10,
-        train_x=x[rest],
-        train_y=y[rest],
-        validation_x=x[kept],
-        validation_y=y[kept],
-        test_x=whole.test_images,
-        test_y=whole.test_labels,
-        name=data.set,
-        labels=tuple(map(str, range(10))),
-        image=_image(x.shape[1:]),
-        mean=whole.mean,
-        spread=whole.spread,
-    )
-
-
-def _of_test_part(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Examples:
     """A data set with a test part of its own, scaled by its training part before that is divided."""
     assert data.set is not None
     if data.set in ROW_SETS:
         rows = load_adult(folder)
-        x, y, labels = rows.train_x, rows.train_y, rows.labels
-        ready, test = (lambda x: x), (rows.test_x, rows.test_y)
-        about = {}
-    else:
-        # A part is held in memory, and the whole of ImageNet is not.
-        on_disk = find_bytes(data_folder(folder)) if data.set == "imagenet" and data.limit is None else None
-        if on_disk is not None:
-            return _of_disk(data, on_disk, flat)
-        # Enough that the training part has its limit when validation has been taken from it.
-        most = None if data.limit is None else math.ceil(data.limit / (1 - data.validation)) + 1
-        images = load_image_set(data.set, folder, most=most)
-        x, y, labels = images.train_images, images.train_labels, images.labels
-        ready, test = images.ready, (images.test_images, images.test_labels)
-        about = {"image": _image(x.shape[1:]), "mean": images.mean, "spread": images.spread}
+        kept, rest = split(rows.train_y, share=data.validation, seed=data.split_seed)
+        x, y = rows.train_x, rows.train_y
+        parts = {"train": (x[rest], y[rest]), "validation": (x[kept], y[kept]), "test": (rows.test_x, rows.test_y)}
+        return _examples(parts, labels=rows.labels, name=data.set)
+    # A part is held in memory, and the whole of ImageNet is not.
+    on_disk = find_bytes(data_folder(folder)) if data.set == "imagenet" and data.limit is None else None
+    if on_disk is not None:
+        return _of_disk(data, on_disk, flat)
+    # Enough that the training part has its limit when validation has been taken from it.
+    most = None if data.limit is None else math.ceil(data.limit / (1 - data.validation)) + 1
+    images = load_image_set(data.set, folder, most=most)
+    x, y = images.train_images, images.train_labels
+    if data.set not in IMAGES:  # studies of the small ones began with the parts of `load_split`
+        order = images.order().roll(-images.validation)
+        x, y = x[order], y[order]
     kept, rest = split(y, share=data.validation, seed=data.split_seed)
     # Bytes are divided before they become floats, which take four times the room.
-    parts = {"train": (x[rest], y[rest]), "validation": (x[kept], y[kept]), "test": test}
+    parts = {"train": (x[rest], y[rest]), "validation": (x[kept], y[kept])}
+    parts["test"] = images.test_images, images.test_labels
     floats = {
-        part: (ready(inputs).flatten(1) if flat else ready(inputs), target) for part, (inputs, target) in parts.items()
+        part: (images.ready(levels).flatten(1) if flat else images.ready(levels), target)
+        for part, (levels, target) in parts.items()
     }
-    return replace(_examples(floats, labels=labels, name=data.set), **about)
+    channels, height, width = x.shape[1:]
+    return replace(
+        _examples(floats, labels=images.labels, name=data.set),
+        image=(channels, height, width),
+        mean=images.mean,
+        spread=images.spread,
+    )
 
 
 def _of_disk(data: Data, pictures: PictureBytes, flat: bool) -> Examples:
@@ -207,15 +191,6 @@ def _of_disk(data: Data, pictures: PictureBytes, flat: bool) -> Examples:
         "spread": pictures.spread,
     }
     return replace(_examples(parts, labels=pictures.classes, name="imagenet"), **about)
-
-
-def _image(shape: Sequence[int]) -> tuple[int, int, int]:
-    """Channels, height and width; a row is of a square grey image."""
-    if len(shape) == 3:
-        channels, height, width = shape
-        return channels, height, width
-    side = math.isqrt(shape[0])
-    return 1, side, side
 
 
 def _of_own_parts(data: Data, folder: str | os.PathLike[str] | None) -> Examples:
@@ -311,18 +286,14 @@ def _targets(path: Path, tables: dict[str, Table], task: str) -> tuple[tuple[str
             )
     if task == "regression":
         if kind == "U":
-            raise DataError(
-                f"'{path}': the target is text ({str(every[0])!r:.40}, ...), and a regression needs numbers."
-            )
+            raise DataError(f"'{path}': the target is text ({str(every[0])!r:.40}, ...); a regression needs numbers.")
         if (every == every[0]).all():
             raise DataError(f"'{path}': every example has the target {every[0]}; there is nothing to predict.")
         return None, {
             part: torch.from_numpy(array.astype(np.float32)).reshape(len(array), -1) for part, array in y.items()
         }
     if every.ndim == 2 or (kind == "f" and (every != np.round(every)).any()):
-        raise DataError(
-            f"'{path}': a classification needs one label for each example, and the target is of another kind."
-        )
+        raise DataError(f"'{path}': a classification needs one label for each example, which the target is not.")
     values, numbers = np.unique(every, return_inverse=True)
     if len(values) < 2:
         raise DataError(f"'{path}': every example has the target {values[0]}; there is nothing to tell apart.")
@@ -443,9 +414,7 @@ def _text_table(path: Path) -> Any:
     table.index += 1
     table = table[(table != "").any(axis=1)]  # a line without anything in it is no row
     if len(table) < 2:
-        raise DataError(
-            f"'{path}' has no rows: a table has a line with the names of its columns, and one for each example."
-        )
+        raise DataError(f"'{path}' has no rows: a table has a line of column names, and one for each example.")
     names = table.iloc[0].tolist()
     for number, name in enumerate(names, start=1):
         if not name:
@@ -580,9 +549,7 @@ def _table(path: Path, names: Sequence[str], arrays: Sequence[np.ndarray]) -> Ta
     with np.errstate(over="ignore"):
         narrow = x.astype(np.float32)
     if not np.isfinite(narrow).all():
-        raise DataError(
-            f"'{path}': {x_name} holds numbers beyond {np.finfo(np.float32).max:g}, the largest of float32."
-        )
+        raise DataError(f"'{path}': {x_name} holds numbers beyond {np.finfo(np.float32).max:g}, float32's largest.")
     return Table(x=narrow, y=y)
 
 

@@ -14,14 +14,52 @@ from __future__ import annotations
 import functools
 import math
 import types
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, field, fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from ...errors import RecipeError, did_you_mean
 
 _WORDS = {float: "a number", int: "a whole number", str: "text", bool: "true or false", type(None): "nothing"}
 _MOST_SHOWN = 60  # characters of what was given
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the values of a field are, beyond their type: the metadata of an `Annotated` hint."""
+
+    words: str
+    hold: Callable[[Any], object]
+
+
+def at_least(least: int) -> Limits:
+    """Whole numbers from `least` on."""
+    return Limits(f"a whole number of at least {least}", lambda value: value >= least)
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """The texts that a field may be, where they are too many for a `Literal`."""
+
+    known: tuple[str, ...]
+
+
+class Section:
+    """A frozen dataclass that brings its fields into their declared types when it is made.
+
+    where: the place of the section in a recipe, for the sentence of a RecipeError.
+    """
+
+    _place: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, where: str = "") -> None:
+        cls._place = where
+
+    def __post_init__(self) -> None:
+        hints = hints_of(type(self))
+        for item in fields(self):  # pyright: ignore[reportArgumentType] - every section is a dataclass
+            place = f"{self._place}.{item.name}" if self._place else item.name
+            object.__setattr__(self, item.name, fit(getattr(self, item.name), hints[item.name], place))
 
 
 def fit(value: Any, hint: Any, where: str) -> Any:
@@ -36,6 +74,11 @@ def fit(value: Any, hint: Any, where: str) -> Any:
     origin, arguments = parts_of(hint)
     if origin in (Union, types.UnionType):
         return _one_of(value, hint, where)
+    if origin is Annotated:
+        fitted = fit(value, arguments[0], where)
+        for limits in arguments[1:]:
+            _refuse_beyond(fitted, limits, where)
+        return fitted
     if origin is Literal:
         if type(value) is str and value in arguments:
             return value
@@ -49,14 +92,6 @@ def fit(value: Any, hint: Any, where: str) -> Any:
     if hint is float and type(value) in (int, float) and _is_finite(value):
         return float(value)
     raise refusal(where, words(hint), value)
-
-
-def convert_fields(section: Any, *, where: str) -> None:
-    """Bring the fields of a frozen dataclass into the types they are declared with, or refuse one with a sentence."""
-    hints = hints_of(type(section))
-    for item in fields(section):
-        value = fit(getattr(section, item.name), hints[item.name], f"{where}.{item.name}" if where else item.name)
-        object.__setattr__(section, item.name, value)
 
 
 def later(default: Any) -> Any:
@@ -84,7 +119,15 @@ def to_plain(section: Any) -> Any:
 
 @functools.cache
 def hints_of(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
+    return get_type_hints(cls, include_extras=True)
+
+
+def _refuse_beyond(value: Any, limits: Limits | OneOf, where: str) -> None:
+    if isinstance(limits, Limits) and not limits.hold(value):
+        raise refusal(where, limits.words, value)
+    if isinstance(limits, OneOf) and value not in limits.known:
+        near = did_you_mean(value, limits.known)
+        raise refusal(where, f"one of {', '.join(map(repr, limits.known))}", value, near=near)
 
 
 @functools.cache
@@ -108,6 +151,8 @@ def shown(value: Any) -> str:
 def words(hint: Any) -> str:
     """A type in plain English."""
     origin, arguments = parts_of(hint)
+    if origin is Annotated:
+        return words(arguments[0])
     if origin is Literal:
         return _either([repr(argument) for argument in arguments])
     if origin in (Union, types.UnionType):

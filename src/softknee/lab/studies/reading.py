@@ -132,9 +132,7 @@ def _tools() -> tuple[Any, Any, Any]:
                 if not isinstance(key, yaml.ScalarNode):
                     raise RecipeError(f"Line {line} has a list or a section as a key; a key is a word.")
                 if key.value in seen:
-                    raise RecipeError(
-                        f"The key {key.value!r} stands twice, at lines {seen[key.value]} and {line}; keep one of them."
-                    )
+                    raise RecipeError(f"The key {key.value!r} stands at lines {seen[key.value]} and {line}; keep one.")
                 seen[key.value] = line
             return super().construct_mapping(node, deep)
 
@@ -252,15 +250,11 @@ def _of_text(text: str, settings: Sequence[str], *, source: str, name: str | Non
     try:
         given = load(text)
         if not isinstance(given, Mapping):
-            raise RecipeError(
-                f"A recipe is a list of keys and values, such as 'name: mine', and this is {shown(given)}."
-            )
+            raise RecipeError(f"A recipe is a list of keys and values, such as 'name: mine', not {shown(given)}.")
         mapping = with_settings(given, settings)
         data = mapping.get("data")
         if isinstance(data, Mapping) and data.get("set") is not None and "test" in data:
-            raise RecipeError(
-                f"data.test is for a file of your own; data.set {shown(data['set'])} has its own test part."
-            )
+            raise RecipeError(f"data.test is for your own file; data.set {shown(data['set'])} has its own test part.")
         if name is not None:
             mapping.setdefault("name", name)
         recipe = fit(_nested(mapping), Recipe, "")
@@ -359,9 +353,7 @@ def _replaced(inside: Any, path: Sequence[str], value: Any, setting: str) -> Any
     here, rest = path[0], path[1:]
     if isinstance(inside, list | tuple):
         if not here.isdecimal() or int(here) >= len(inside):
-            raise RecipeError(
-                f"{setting}: {here!r} is no place in a list of {len(inside)}, which are 0 to {len(inside) - 1}."
-            )
+            raise RecipeError(f"{setting}: {here!r} is no place in a list, which has 0 to {len(inside) - 1}.")
         return [_replaced(item, rest, value, setting) if at == int(here) else item for at, item in enumerate(inside)]
     if inside is not None and not isinstance(inside, Mapping):
         raise RecipeError(f"{setting}: there is no {here!r} inside of {shown(inside)}.")
@@ -527,9 +519,7 @@ def _check_model(model: Model, *, where: str = "model.build") -> None:
             raise RecipeError("model.arguments: give 'hidden' or 'widths', not both.")
         for name in ("replacing", "where"):
             if getattr(model, name) is not None:
-                raise RecipeError(
-                    f"model.{name} is for surgery on other models; {model.build!r} is built as it should."
-                )
+                raise RecipeError(f"model.{name} is for surgery on other models; {model.build!r} needs none.")
     elif model.build.startswith(TIMM):
         if find_spec("timm") is not None:
             import timm
@@ -611,9 +601,7 @@ def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
             "'hardening: {start: 0.25, tolerance: 0.005}'."
         )
     if recipe.init == "matched" and not isinstance(definition, Activation | SoftTable):
-        raise RecipeError(
-            f"init 'matched' needs functions of single numbers, and {where}.name {choice.name!r} is none."
-        )
+        raise RecipeError(f"init 'matched' needs functions of single numbers, not {where}.name {choice.name!r}.")
 
 
 def _check_replaced(module: Any, where: str) -> None:
@@ -670,9 +658,7 @@ def _check_task(recipe: Recipe) -> None:
     if not isinstance(task, Distil | Code):
         return
     if recipe.training.progressive is not None or recipe.training.loss not in ("auto", "cross_entropy"):
-        raise RecipeError(
-            f"task {task.kind!r} has a loss of its own: leave training.loss and training.progressive out."
-        )
+        raise RecipeError(f"task {task.kind!r} has its own loss: leave training.loss and training.progressive out.")
     if engine == "loop" or (isinstance(task, Code) and engine != "compiled"):
         known = "'compiled'" if isinstance(task, Code) else "'replicas' or 'compiled'"
         raise RecipeError(f"task {task.kind!r} needs training.engine {known}, and it is {engine!r}.")
@@ -780,9 +766,7 @@ def _label_of(given: str, recipe: Recipe, where: str, *, first: bool = False) ->
     if len(matching) == 1 or (matching and first):
         return matching[0]
     if matching:
-        raise RecipeError(
-            f"{where} {given!r} stands for {len(matching)} trials; name one: {', '.join(map(repr, matching))}."
-        )
+        raise RecipeError(f"{where} {given!r} is {len(matching)} trials; name one: {', '.join(map(repr, matching))}.")
     near = did_you_mean(given, labels)
     raise RecipeError(f"{where} must be one of the activations ({', '.join(labels)}), and {given!r} was given.{near}")
 

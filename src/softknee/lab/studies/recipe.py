@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from ...errors import ParameterError, RecipeError, did_you_mean
 from ...train.augment import Augment
 from ...train.optimizers import KINDS, read_options
 from ..data.images import DATA_SETS
-from .fitting import convert_fields, later, refusal
+from .fitting import Limits, OneOf, Section, at_least, later, refusal
 
 # The test scores, prediction differences, and "parameters": how many numbers of one model are trained.
 PAPER_MEASURES = (
@@ -28,9 +28,20 @@ PAPER_MEASURES = (
     *("bits", "parameters"),
 )
 
+Positive = Annotated[float, Limits("a number above 0", lambda value: value > 0)]
+NotNegative = Annotated[float, Limits("a number of at least 0", lambda value: value >= 0)]
+Count = Annotated[int, at_least(1)]
+Long = Annotated[Count, Limits("a whole number below 2**31", lambda value: value < 2**31)]
+Share = Annotated[float, Limits("a share between 0 and 1", lambda value: 0 < value < 1)]
+ShareOfRate = Annotated[float, Limits("a share of the rate in [0, 1)", lambda value: 0 <= value < 1)]
+ShareOfAll = Annotated[float, Limits("a share above 0 and at most 1", lambda value: 0 < value <= 1)]
+UpToOne = Annotated[float, Limits("a number above 0 and at most 1", lambda value: 0 < value <= 1)]
+Pixels = Annotated[int, Limits("a whole number of pixels, at least 0", lambda value: value >= 0)]
+Positives = Annotated[tuple[float, ...], Limits("a list of numbers above 0", lambda each: all(x > 0 for x in each))]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Paper:
+class Paper(Section, where="paper"):
     """What a paper reports.
 
     source: where, such as "SQUAF, table 3".
@@ -48,7 +59,7 @@ class Paper:
     note: str = ""
 
     def __post_init__(self) -> None:
-        convert_fields(self, where="paper")
+        super().__post_init__()
         for label, numbers in self.values.items():
             for measure in numbers:
                 if measure.partition(" beta=")[0] not in PAPER_MEASURES:
@@ -77,7 +88,7 @@ _WHEN = ("probability", "from_epoch")  # these say how often, and not what
 
 
 @dataclass(frozen=True, kw_only=True)
-class Augmentation:
+class Augmentation(Section, where="augment"):
     """What is done to the images of a training batch, drawn for each seed from its own key; nothing by default.
 
     crop, flip, randaugment, mixup, cutmix, erasing, smoothing: as in `sk.train.augment.Augment`; `randaugment` is a
@@ -94,30 +105,23 @@ class Augmentation:
     'shift 3, probability 0.5, from epoch 2'
     """
 
-    crop: int = later(0)
+    crop: Pixels = later(0)
     flip: bool = later(False)
     randaugment: tuple[float, ...] | None = later(None)
     mixup: float = later(0.0)
     cutmix: float = later(0.0)
     erasing: float = later(0.0)
     smoothing: float = later(0.0)
-    shift: int = later(0)
-    probability: float = later(1.0)
-    from_epoch: int = later(1)
+    shift: Pixels = later(0)
+    probability: UpToOne = later(1.0)
+    from_epoch: Annotated[int, Limits("an epoch, a whole number of at least 1", lambda value: value >= 1)] = later(1)
 
     def __post_init__(self) -> None:
-        convert_fields(self, where="augment")
-        for name in ("crop", "shift"):
-            if getattr(self, name) < 0:
-                raise refusal(f"augment.{name}", "a whole number of pixels, at least 0", getattr(self, name))
+        super().__post_init__()
         if self.crop and self.shift:
             raise RecipeError("augment.crop and augment.shift are two names of one thing; give one of them.")
-        if not 0 < self.probability <= 1:
-            raise refusal("augment.probability", "a number above 0 and at most 1", self.probability)
         if self.probability < 1 and not self.crop and not self.shift:
             raise RecipeError("augment.probability is that of a crop or shift, and neither is asked for.")
-        if self.from_epoch < 1:
-            raise refusal("augment.from_epoch", "an epoch, a whole number of at least 1", self.from_epoch)
         if not any(name not in _WHEN for name in self.changes()):
             raise RecipeError(
                 "augment asks for nothing: leave it out, or give it a 'crop', 'flip', 'mixup' or another."
@@ -144,20 +148,15 @@ class Augmentation:
 
     def changes(self) -> dict[str, Any]:
         """What differs from doing nothing, by name."""
-        values = {item.name: (getattr(self, item.name), item.default) for item in fields(self)}
-        return {name: value for name, (value, usual) in values.items() if value != usual}
+        return {item.name: value for item in fields(self) if (value := getattr(self, item.name)) != item.default}
 
     def words(self) -> str:
         """The same for a reader, in one line."""
-        parts = [
-            name if value is True else f"{name} {' '.join(f'{number:g}' for number in _several(value))}"
-            for name, value in self.changes().items()
-        ]
+        parts = []
+        for name, value in self.changes().items():
+            numbers = value if isinstance(value, tuple) else (value,)
+            parts.append(name if value is True else f"{name} {' '.join(f'{number:g}' for number in numbers)}")
         return ", ".join(parts).replace("from_epoch", "from epoch")
-
-
-def _several(value: Any) -> tuple[float, ...]:
-    return value if isinstance(value, tuple) else (value,)
 
 
 Parts = Mapping[str, tuple[Tensor, Tensor]]  # inputs and targets by the name of the part
@@ -221,7 +220,6 @@ MEASURES = ("prediction_difference", "calibration", "activity", "hardness", "gra
 # "entropy" has to be asked for: what a study measures without being asked is part of the keys of its trials.
 KNOWN_MEASURES = (*MEASURES, "entropy")
 KEEPS = ("predictions", "models")
-PER = ("layer", "channel", "neuron")
 FIRST_TUNING_SEED = 1_000_000  # tuning takes its seeds from here on, so that none is one of the study's
 
 Value = int | float | str  # in this order: a whole number stays one
@@ -235,7 +233,7 @@ OWN = "own"  # the activation that such a model has
 
 
 @dataclass(frozen=True, kw_only=True)
-class Data:
+class Data(Section, where="data"):
     """Where the examples come from: a data set by name, or a file of your own.
 
     set:         images: "digits", "mnist", "fashion-mnist", "cifar-10", "cifar-100", "tiny-imagenet",
@@ -259,32 +257,21 @@ class Data:
                  is tested whole; of a text these are characters.
     """
 
-    set: str | None = None
+    set: Annotated[str, OneOf((*DATA_SETS, *TEXT_SETS, *PAIR_SETS))] | None = None
     file: str | None = None
     target: str | None = None
     ignore: tuple[str, ...] = ()
     task: Literal["auto", "classification", "regression"] = "auto"
-    test: float = 0.2
-    validation: float = 0.2
-    split_seed: int = 0
+    test: Share = 0.2
+    validation: Share = 0.2
+    split_seed: Annotated[int, Limits("a whole number in [0, 2**63)", lambda seed: 0 <= seed < 2**63)] = 0
     standardise: bool = True
     flat: bool | None = None
-    limit: int | None = later(None)
-
-    def __post_init__(self) -> None:
-        convert_fields(self, where="data")
-        _need(self.limit is None or self.limit >= 1, "data.limit", "a whole number of at least 1", self.limit)
-        known = (*DATA_SETS, *TEXT_SETS, *PAIR_SETS)
-        if self.set is not None and self.set not in known:
-            near = did_you_mean(self.set, known)
-            raise refusal("data.set", f"one of {', '.join(map(repr, known))}", self.set, near=near)
-        for name in ("test", "validation"):
-            _need(0 < getattr(self, name) < 1, f"data.{name}", "a share between 0 and 1", getattr(self, name))
-        _need(0 <= self.split_seed < 2**63, "data.split_seed", "a whole number in [0, 2**63)", self.split_seed)
+    limit: Count | None = later(None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class Model(Section, where="model"):
     """What is trained: a network by name ("mlp", "cnn", "alone", "timm:NAME") or your own "package.module:function".
 
     For language models: "gpt2", whose `arguments` are layers, width, heads and dropout; or "pretrained:" and the folder
@@ -306,12 +293,9 @@ class Model:
     replacing: str | None = None
     where: str | None = None
 
-    def __post_init__(self) -> None:
-        convert_fields(self, where="model")
-
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Choice(Section, where="activation"):
     """One activation of the comparison. In a recipe, its parameters stand beside `name`: {name: smelu, beta: [0.5, 1]}.
 
     name:   as `sk.get` takes it; "own" leaves the one that a pretrained language model has.
@@ -333,10 +317,10 @@ class Choice:
     """
 
     name: str
-    label: str | None = None
+    label: Annotated[str, Limits("a text that is not empty", lambda text: bool(text.strip()))] | None = None
     values: Mapping[str, Value | tuple[Value, ...]] = field(default_factory=dict)
     learn: bool | str | tuple[str, ...] = False
-    per: str = "layer"
+    per: Literal["layer", "channel", "neuron"] = "layer"
     harden: bool = False
     replace: bool = later(False)
     last: Mapping[str, float] | None = later(None)
@@ -348,8 +332,8 @@ class Choice:
     price: float | tuple[float, ...] | None = later(None)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         place = f"activation {self.name!r}"
-        convert_fields(self, where=place)
         for key in ("fitted", "trained", "mode", "price"):
             _need(self.name == "squaf" or getattr(self, key) is None, f"{place}: {key}", "for squaf alone", "it")
         learns = self.trained is None or self.learn is not False
@@ -359,8 +343,6 @@ class Choice:
             given = getattr(self, key)
             numbers = given if isinstance(given, tuple) else () if given is None else (given,)
             _need(given != () and all(number >= 0 for number in numbers), f"{place}: {key}", "at least 0", given)
-        _need(self.per in PER, f"{place}: per", "'layer', 'channel' or 'neuron'", self.per)
-        _need(self.label is None or bool(self.label.strip()), f"{place}: label", "a text that is not empty", self.label)
         for name, value in self.values.items():
             _need(value != (), f"{place}: {name}", "a number, or several in a list", value)
 
@@ -371,7 +353,7 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class Training(Section, where="training"):
     """How each model is trained; the same for every activation, but for what `tuning` chooses.
 
     engine: "replicas" trains all seeds at once as one batched program; "compiled" all at once, each as a model of its
@@ -394,116 +376,82 @@ class Training:
             of the test are these predictions, of this share of the training examples, the last ones: 1 is all of them.
     """
 
-    optimizer: str = "adamw"
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    momentum: float = 0.0
+    optimizer: Annotated[str, OneOf(tuple(KINDS))] = "adamw"
+    learning_rate: Positive = 1e-3
+    weight_decay: NotNegative = 0.0
+    momentum: Annotated[float, Limits("a number in [0, 1)", lambda value: 0 <= value < 1)] = 0.0
     options: Mapping[str, Any] = field(default_factory=dict)
-    batch: int = 64
-    epochs: int = 30
+    batch: Long = 64
+    epochs: Long = 30
     schedule: Literal["constant", "linear", "cosine", "step"] = "constant"
-    warmup: float = 0.0
-    clip: float | None = None
-    activation_rate: float = 9.0
+    warmup: Annotated[float, Limits("a share of the training in [0, 1)", lambda value: 0 <= value < 1)] = 0.0
+    clip: Positive | None = None
+    activation_rate: NotNegative = 9.0
     loss: Literal["auto", "cross_entropy", "bce_with_logits", "mse"] = "auto"
     engine: Literal["replicas", "compiled", "loop"] = "replicas"
     strategy: Literal["none", "ddp", "fsdp2"] = "none"
-    milestones: tuple[int, ...] = later(())
-    factor: float = later(0.1)
-    every: int = later(1)
-    floor: float = later(0.0)
-    warmup_start: float = later(0.0)
+    milestones: tuple[Annotated[int, at_least(1)], ...] = later(())
+    factor: UpToOne = later(0.1)
+    every: Long = later(1)
+    floor: ShareOfRate = later(0.0)
+    warmup_start: ShareOfRate = later(0.0)
     precision: Literal["float32", "tf32", "bfloat16"] = later("float32")
-    shuffle: int | None = later(None)
-    progressive: float | None = later(None)
-    activation_optimizer: str | None = later(None)
-    activation_learning_rate: float | None = later(None)
+    shuffle: Annotated[int, Limits("a number of examples", lambda value: value >= 1)] | None = later(None)
+    progressive: Annotated[float, Limits("a share above 0 and at most 1", lambda value: 0 < value <= 1)] | None = later(
+        None
+    )
+    activation_optimizer: Annotated[str, OneOf(tuple(KINDS))] | None = later(None)
+    activation_learning_rate: Positive | None = later(None)
 
     def __post_init__(self) -> None:
-        convert_fields(self, where="training")
-        for name in ("optimizer", "activation_optimizer"):
-            given = getattr(self, name)
-            if given not in (*KINDS, None):
-                near = did_you_mean(given, KINDS)
-                raise refusal(f"training.{name}", f"one of {', '.join(map(repr, KINDS))}", given, near=near)
-        self._check_own()
-        _need(self.learning_rate > 0, "training.learning_rate", "a number above 0", self.learning_rate)
-        for name in ("weight_decay", "momentum", "activation_rate"):
-            _need(getattr(self, name) >= 0, f"training.{name}", "a number of at least 0", getattr(self, name))
-        for name in ("batch", "epochs", "every"):
-            _need(getattr(self, name) >= 1, f"training.{name}", "a whole number of at least 1", getattr(self, name))
-            _need(getattr(self, name) < 2**31, f"training.{name}", "a whole number below 2**31", getattr(self, name))
-        _need(0 <= self.warmup < 1, "training.warmup", "a share of the training in [0, 1)", self.warmup)
-        _need(self.clip is None or self.clip > 0, "training.clip", "a number above 0", self.clip)
-        self._check_steps()
-        self._check_ends()
-        self._check_pass()
-        _need(self.momentum < 1, "training.momentum", "a number in [0, 1)", self.momentum)
+        super().__post_init__()
+        name, rate = self.activation_optimizer, self.activation_learning_rate
+        if (name is None) != (rate is None):
+            given, missing = ("activation_optimizer", "activation_learning_rate")[:: -1 if name is None else 1]
+            raise RecipeError(f"training.{given} needs training.{missing}: an optimiser, and the rate that it has.")
+        left_out = name is None or self.activation_rate == Training.activation_rate
+        words = "left out beside training.activation_learning_rate, which is no multiple of the weights'"
+        _need(left_out, "training.activation_rate", words, self.activation_rate)
         for name in ("weight_decay", "momentum"):
             _need(name not in self.options, f"training.options.{name}", f"written as training.{name}", "it")
-        if self.strategy != "none" and self.engine != "loop":
-            raise RecipeError(
-                f"training.strategy {self.strategy!r} is for one model across processes: it needs training.engine "
-                f"'loop', and it is {self.engine!r}."
-            )
-        if self.precision == "bfloat16" and self.engine != "compiled":
-            raise RecipeError(
-                f"training.precision {self.precision!r} needs training.engine 'compiled', and it is {self.engine!r}."
-            )
         betas = self.options.get("betas", ())
         _need(isinstance(betas, tuple | list), "training.options.betas", "two numbers, such as [0.9, 0.999]", betas)
         try:
             read_options(self.optimizer, self.optimizer_options)
         except ParameterError as error:
             raise RecipeError(f"training.options: {error}") from error
-
-    def _check_own(self) -> None:
-        name, rate = self.activation_optimizer, self.activation_learning_rate
-        if (name is None) != (rate is None):
-            given, missing = ("activation_optimizer", "activation_learning_rate")[:: -1 if name is None else 1]
-            raise RecipeError(f"training.{given} needs training.{missing}: an optimiser, and the rate that it has.")
-        _need(rate is None or rate > 0, "training.activation_learning_rate", "a number above 0", rate)
-        left_out = name is None or self.activation_rate == Training.activation_rate
-        words = "left out beside training.activation_learning_rate, which is no multiple of the weights'"
-        _need(left_out, "training.activation_rate", words, self.activation_rate)
-
-    def _check_steps(self) -> None:
-        _need(0 < self.factor <= 1, "training.factor", "a number above 0 and at most 1", self.factor)
-        for epoch in self.milestones:
-            _need(epoch >= 1, "training.milestones", "a list of epochs, each a whole number of at least 1", epoch)
         _refuse_twice(self.milestones, "training.milestones")
-        if self.schedule == "step" and not self.milestones:
-            raise RecipeError(
-                "training.schedule 'step' needs training.milestones, the epochs at which the rate falls, such as [500]."
-            )
-        if self.schedule != "step" and (self.milestones or self.factor != Training.factor):
-            raise RecipeError(
-                f"training.milestones and training.factor are for the schedule 'step', and it is {self.schedule!r}."
-            )
+        self._refuse_together()
 
-    def _check_ends(self) -> None:
-        for name in ("floor", "warmup_start"):
-            value = getattr(self, name)
-            _need(0 <= value < 1, f"training.{name}", "a share of the rate in [0, 1)", value)
-        if self.floor and self.schedule not in ("linear", "cosine"):
-            raise RecipeError(
-                f"training.floor is what the schedules 'linear' and 'cosine' fall to, and it is {self.schedule!r}."
-            )
-        if self.warmup_start and not self.warmup:
-            raise RecipeError(
-                "training.warmup_start is where warm-up begins, and training.warmup is 0: give it a share."
-            )
-
-    def _check_pass(self) -> None:
-        _need(self.shuffle is None or self.shuffle >= 1, "training.shuffle", "a number of examples", self.shuffle)
-        if self.progressive is None:
-            return
-        _need(0 < self.progressive <= 1, "training.progressive", "a share above 0 and at most 1", self.progressive)
-        if self.epochs != 1 or self.engine != "replicas":
-            raise RecipeError(
-                "training.progressive judges what was said of examples before they were seen: it needs training.epochs "
-                f"1 and training.engine 'replicas', and they are {self.epochs} and {self.engine!r}."
-            )
+    def _refuse_together(self) -> None:
+        """Refuse settings that do not go with one another."""
+        steps = self.schedule == "step"
+        refusals = {
+            "training.schedule 'step' needs training.milestones, the epochs at which the rate falls, such as [500].": (
+                steps and not self.milestones
+            ),
+            f"training.milestones and training.factor are for the schedule 'step', and it is {self.schedule!r}.": (
+                not steps and (bool(self.milestones) or self.factor != Training.factor)
+            ),
+            f"training.floor is what the schedules 'linear' and 'cosine' fall to, and it is {self.schedule!r}.": (
+                self.floor > 0 and self.schedule not in ("linear", "cosine")
+            ),
+            "training.warmup_start is where warm-up begins, and training.warmup is 0: give it a share.": (
+                self.warmup_start > 0 and not self.warmup
+            ),
+            "training.progressive judges what was said of examples before they were seen: it needs training.epochs 1 "
+            f"and training.engine 'replicas', and they are {self.epochs} and {self.engine!r}.": (
+                self.progressive is not None and (self.epochs != 1 or self.engine != "replicas")
+            ),
+            f"training.strategy {self.strategy!r} is for one model across processes: it needs training.engine 'loop', "
+            f"and it is {self.engine!r}.": self.strategy != "none" and self.engine != "loop",
+            f"training.precision {self.precision!r} needs training.engine 'compiled', and it is {self.engine!r}.": (
+                self.precision == "bfloat16" and self.engine != "compiled"
+            ),
+        }
+        for sentence, refused in refusals.items():
+            if refused:
+                raise RecipeError(sentence)
 
     @property
     def optimizer_options(self) -> dict[str, Any]:
@@ -513,20 +461,14 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seeds:
+class Seeds(Section, where="seeds"):
     """How many models each activation gets, and what they share. `seeds: 12` is short for {count: 12}."""
 
-    count: int = 12
-    first: int = 0
+    count: Annotated[Count, Limits("a whole number of at most 100,000", lambda count: count <= 100_000)] = 12
+    first: Annotated[int, Limits("a whole number of at least 0 and below 2**62", lambda seed: 0 <= seed < 2**62)] = 0
     share_init: bool = False
     share_order: bool = False
     share_dropout: bool = False
-
-    def __post_init__(self) -> None:
-        convert_fields(self, where="seeds")
-        _need(self.count >= 1, "seeds.count", "a whole number of at least 1", self.count)
-        _need(self.count <= 100_000, "seeds.count", "a whole number of at most 100,000", self.count)
-        _need(0 <= self.first < 2**62, "seeds.first", "a whole number of at least 0 and below 2**62", self.first)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -534,42 +476,32 @@ class Seeds:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hardening:
+class Hardening(Section, where="hardening"):
     """Learn freely for a share `start` of the epochs, then move the knob to within `tolerance` of the hard limit."""
 
-    start: float = 0.25
-    tolerance: float = 5e-3
-
-    def __post_init__(self) -> None:
-        convert_fields(self, where="hardening")
-        _need(0 <= self.start < 1, "hardening.start", "a share of the epochs in [0, 1)", self.start)
-        _need(self.tolerance > 0, "hardening.tolerance", "a number above 0", self.tolerance)
+    start: Annotated[float, Limits("a share of the epochs in [0, 1)", lambda value: 0 <= value < 1)] = 0.25
+    tolerance: Positive = 5e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning:
+class Tuning(Section, where="tuning"):
     """The budget that every activation has: all combinations are trained, the best on validation is taken.
 
     The seeds are none of the study's own: what is reported was not chosen by luck.
     """
 
-    learning_rate: tuple[float, ...] = ()
-    weight_decay: tuple[float, ...] = ()
-    seeds: int = 3
+    learning_rate: Positives = ()
+    weight_decay: tuple[NotNegative, ...] = ()
+    seeds: Count = 3
 
     def __post_init__(self) -> None:
-        convert_fields(self, where="tuning")
-        for rate in self.learning_rate:
-            _need(rate > 0, "tuning.learning_rate", "a list of numbers above 0", rate)
-        for decay in self.weight_decay:
-            _need(decay >= 0, "tuning.weight_decay", "a list of numbers of at least 0", decay)
-        _need(self.seeds >= 1, "tuning.seeds", "a whole number of at least 1", self.seeds)
+        super().__post_init__()
         for name in ("learning_rate", "weight_decay"):
             _refuse_twice(getattr(self, name), f"tuning.{name}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Distil:
+class Distil(Section, where="task"):
     """`task: {kind: distil, teacher: vgg13}`: students learn from the labels and from a teacher.
 
     A teacher with ReLU is trained first, as the students are, with the first seed of the study; its record is kept
@@ -585,17 +517,12 @@ class Distil:
     kind: Literal["distil"] = "distil"
     teacher: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    share: float = 0.9
-    temperature: float = 4.0
-
-    def __post_init__(self) -> None:
-        convert_fields(self, where="task")
-        _need(0 <= self.share <= 1, "task.share", "a number in [0, 1]", self.share)
-        _need(self.temperature > 0, "task.temperature", "a number above 0", self.temperature)
+    share: Annotated[float, Limits("a number in [0, 1]", lambda value: 0 <= value <= 1)] = 0.9
+    temperature: Positive = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Code:
+class Code(Section, where="task"):
     """`task: {kind: code}`: activations become symbols, and a bit has a price in the loss.
 
     `price` of a SQUAF is the weight of its rate (equation 12 of the SQUAF paper) in the loss; with several, each is a
@@ -607,17 +534,12 @@ class Code:
     """
 
     kind: Literal["code"] = "code"
-    examples: int = 16
-    draws: int = 8
-
-    def __post_init__(self) -> None:
-        convert_fields(self, where="task")
-        for name in ("examples", "draws"):
-            _need(getattr(self, name) >= 1, f"task.{name}", "a whole number of at least 1", getattr(self, name))
+    examples: Count = 16
+    draws: Count = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Language:
+class Language(Section, where="task"):
     """`task: {kind: language}`: GPT-2s learn from scratch to predict a text, and ReLU takes their activations' place.
 
     AdamW with betas 0.9 and 0.99, gradients clipped to a norm of 1, and a rate that rises over `warmup` steps and falls
@@ -635,11 +557,11 @@ class Language:
     """
 
     kind: Literal["language"] = "language"
-    context: int = 256
-    steps: int = 2000
-    warmup: int = 100
-    recover: int = 240
-    recover_rate: float = 1e-4
+    context: Annotated[int, at_least(2)] = 256
+    steps: Annotated[int, at_least(4)] = 2000
+    warmup: Count = 100
+    recover: Annotated[int, at_least(0)] = 240
+    recover_rate: Positive = 1e-4
     layerwise: bool = True
     eager: bool = False
     train: tuple[str, ...] = ("train",)
@@ -647,17 +569,13 @@ class Language:
     own_vocabulary: bool = False
 
     def __post_init__(self) -> None:
-        convert_fields(self, where="task")
-        for name, least in (("context", 2), ("steps", 4), ("warmup", 1), ("recover", 0)):
-            value = getattr(self, name)
-            _need(value >= least, f"task.{name}", f"a whole number of at least {least}", value)
-        _need(self.recover_rate > 0, "task.recover_rate", "a number above 0", self.recover_rate)
+        super().__post_init__()
         _need(bool(self.train), "task.train", "'train', 'valid' or files of text, at least one", self.train)
         _need("test" not in self.train, "task.train", "another part than that which judges", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Perplexity:
+class Perplexity(Section, where="task"):
     """`task: {kind: perplexity}`: how well a pretrained model predicts a text, with ReLU in its place, too.
 
     Nothing is trained. Perplexity is exp of the mean loss of a token; per word, the same loss is divided by the words
@@ -672,21 +590,15 @@ class Perplexity:
 
     kind: Literal["perplexity"] = "perplexity"
     part: Literal["valid", "test"] = "test"
-    context: int | None = None
-    stride: int | None = None
-    most: int | None = None
+    context: Annotated[int, at_least(2)] | None = None
+    stride: Count | None = None
+    most: Annotated[int, at_least(2)] | None = None
     tokenizer: str | None = None
     own_vocabulary: bool = False
 
-    def __post_init__(self) -> None:
-        convert_fields(self, where="task")
-        for name, least in (("context", 2), ("stride", 1), ("most", 2)):
-            value = getattr(self, name)
-            _need(value is None or value >= least, f"task.{name}", f"a whole number of at least {least}", value)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Preference:
+class Preference(Section, where="task"):
     """`task: {kind: preference}`: a pretrained model is fine-tuned, and from there trained on preferences (DPO).
 
     RMSprop, gradients clipped to a norm of 10, no dropout. Of `training` it takes learning_rate, batch (pairs),
@@ -704,29 +616,22 @@ class Preference:
     """
 
     kind: Literal["preference"] = "preference"
-    betas: tuple[float, ...] = (0.1,)
-    steps: int | None = None
-    warmup: int = 150
-    micro_batch: int | None = None
-    length: int = 512
-    prompt_length: int = 256
-    evaluation_pairs: int = 256
+    betas: Positives = (0.1,)
+    steps: Count | None = None
+    warmup: Annotated[int, at_least(0)] = 150
+    micro_batch: Count | None = None
+    length: Annotated[int, at_least(2)] = 512
+    prompt_length: Count = 256
+    evaluation_pairs: Count = 256
     evaluate: str | None = None
     backend: Literal["own", "trl"] = "own"
     tokenizer: str | None = None
     own_vocabulary: bool = False
 
     def __post_init__(self) -> None:
-        convert_fields(self, where="task")
+        super().__post_init__()
         _need(bool(self.betas), "task.betas", "a list of numbers above 0", self.betas)
-        for beta in self.betas:
-            _need(beta > 0, "task.betas", "a list of numbers above 0", beta)
         _refuse_twice(self.betas, "task.betas")
-        for name, least in (("steps", 1), ("micro_batch", 1), ("length", 2), ("prompt_length", 1), ("warmup", 0)):
-            value = getattr(self, name)
-            _need(value is None or value >= least, f"task.{name}", f"a whole number of at least {least}", value)
-        number = self.evaluation_pairs
-        _need(number >= 1, "task.evaluation_pairs", "a whole number of at least 1", number)
 
     def measure(self, name: str, beta: float) -> str:
         """What a number is called in the outcome: with its beta, where there are several."""
@@ -738,7 +643,7 @@ Task = Distil | Code | LanguageTask
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Section):
     """A study. See the fields of its parts.
 
     task:          what is trained for, where that is more than to classify or to predict quantities.
@@ -749,39 +654,40 @@ class Recipe:
     paper:         numbers of a paper that the report sets its own beside; no trial depends on them.
     """
 
-    name: str
+    # It becomes the name of a folder.
+    name: Annotated[
+        str,
+        Limits(
+            "letters, digits, '-', '_' and '.', at most 64 and the first none of the signs",
+            re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}").fullmatch,
+        ),
+    ]
     title: str = ""
     data: Data = field(default_factory=Data)
     model: Model = field(default_factory=Model)
     activations: tuple[Choice, ...] = ()
     training: Training = field(default_factory=Training)
-    augment: Augmentation | None = later(None)  # noqa: RUF009 - a field, and not a value
+    augment: Augmentation | None = later(None)
     seeds: Seeds = field(default_factory=Seeds)
     init: Literal["default", "matched"] = "default"
     select: Literal["last", "best_val"] = "last"
     hardening: Hardening | None = None
     tuning: Tuning | None = None
-    measures: tuple[str, ...] = MEASURES
+    measures: tuple[Annotated[str, OneOf(KNOWN_MEASURES)], ...] = MEASURES
     baseline: str = "relu"
     cost_baseline: str = "gelu"
-    keep: tuple[str, ...] = ("predictions",)  # also "models": the weights of every seed as safetensors
-    device: str = "cpu"
+    # Also "models": the weights of every seed as safetensors.
+    keep: tuple[Annotated[str, OneOf(KEEPS)], ...] = ("predictions",)
+    device: Annotated[
+        str, Limits("'cpu', 'mps', 'cuda' or one GPU, such as 'cuda:1'", re.compile(r"cpu|mps|cuda(:\d+)?").fullmatch)
+    ] = "cpu"
     paper: Paper | None = None
-    task: Task | None = later(None)  # noqa: RUF009 - a field, and not a value
+    task: Task | None = later(None)
 
     def __post_init__(self) -> None:
-        convert_fields(self, where="")
-        # It becomes the name of a folder.
-        fits = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name) is not None
-        _need(fits, "name", "letters, digits, '-', '_' and '.', at most 64 and the first none of the signs", self.name)
-        for place, given, known in (("measures", self.measures, KNOWN_MEASURES), ("keep", self.keep, KEEPS)):
-            for index, name in enumerate(given):
-                if name not in known:
-                    near = did_you_mean(name, known)
-                    raise refusal(f"{place}[{index}]", f"one of {', '.join(map(repr, known))}", name, near=near)
-            _refuse_twice(given, place)
-        device = re.fullmatch(r"cpu|mps|cuda(:\d+)?", self.device) is not None
-        _need(device, "device", "'cpu', 'mps', 'cuda' or one GPU, such as 'cuda:1'", self.device)
+        super().__post_init__()
+        for place in ("measures", "keep"):
+            _refuse_twice(getattr(self, place), place)
 
 
 def _need(holds: bool, where: str, wanted: str, value: Any) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from .engine import (
     Engine,
     LocalEngine,
     Progress,
+    RayEngine,
     RunTrial,
     Stopping,
     StudyStopped,
@@ -30,11 +31,11 @@ from .engine import (
 )
 from .examples import Examples, recipe_examples
 from .reading import check, combinations, load, to_yaml
-from .recipe import Choice, Code, Language, LanguageTask, Model, Perplexity, Preference, Recipe, Task, Tuning
+from .recipe import Choice, Code, Language, LanguageTask, Perplexity, Preference, Recipe, Task
 from .running import Interrupted, run_trial
 from .store import DamagedError, Description, RunStore, StoreError, StudyLock, git_state
 from .texts import Texts, load_texts
-from .trial import Chosen, Trial
+from .trial import Trial
 from .trials import (
     Outcome,
     choose_tuned,
@@ -70,15 +71,20 @@ def smoke(recipe: Recipe, *, only: Sequence[str] = ()) -> Recipe:
 
     only: labels of activations as `run_study` takes them: the study has these, however many, and a name that says so.
     """
-    batch = min(recipe.training.batch, _MOST_BATCH)
+    batch, tuning = min(recipe.training.batch, _MOST_BATCH), recipe.tuning
+    if tuning is not None:
+        few_of_each = {name: getattr(tuning, name)[:2] for name in ("learning_rate", "weight_decay")}
+        tuning = replace(tuning, **few_of_each, seeds=1)
     few = _named(recipe, only) if only else _two(recipe)
-    ending = f"{_ENDING}{_slug(only)}"
+    words = re.sub(r"[^A-Za-z0-9.]+", "-", " ".join(only)).strip("-.")[:_MOST_ASKED]
+    ending = f"{_ENDING}-{words}" if words else _ENDING
+    sizes = {"layers": 1, "width": 8, "heads": 1} if isinstance(recipe.task, Language) else {}
     small = replace(
         recipe,
         name=recipe.name[: _MOST_NAME - len(ending)] + ending,
         title=f"Smoke run, its numbers mean nothing: {recipe.title or recipe.name}",
         data=replace(recipe.data, limit=_CHARACTERS if isinstance(recipe.task, TextTask) else BATCHES * batch),
-        model=_small_model(recipe),
+        model=replace(recipe.model, arguments={**recipe.model.arguments, **sizes}),
         activations=few,
         training=replace(
             recipe.training,
@@ -92,7 +98,7 @@ def smoke(recipe: Recipe, *, only: Sequence[str] = ()) -> Recipe:
         augment=None if recipe.augment is None else replace(recipe.augment, from_epoch=1),
         task=_small_task(recipe.task),
         seeds=replace(recipe.seeds, count=min(recipe.seeds.count, 2)),
-        tuning=_tuning(recipe.tuning),
+        tuning=tuning,
         # Times of so little work say nothing, and measuring them takes longer than all the rest.
         measures=tuple(measure for measure in recipe.measures if measure != "cost"),
         baseline=next(combinations(few[0])).label,
@@ -106,13 +112,6 @@ def smoke(recipe: Recipe, *, only: Sequence[str] = ()) -> Recipe:
 TextTask = Language | Perplexity
 _CHARACTERS, _CONTEXT, _PAIRS = 1000, 16, 4
 _LENGTH = 48  # tokens of prompt and reply
-
-
-def _small_model(recipe: Recipe) -> Model:
-    """GPT-2 with a single layer; every other model as it is."""
-    if not isinstance(recipe.task, Language):
-        return recipe.model
-    return replace(recipe.model, arguments={**recipe.model.arguments, "layers": 1, "width": 8, "heads": 1})
 
 
 def _small_task(task: Task | None) -> Task | None:
@@ -144,20 +143,11 @@ def _named(recipe: Recipe, only: Sequence[str]) -> tuple[Choice, ...]:
         every = list(combinations(choice))
         first = (next((chosen for chosen in every if matches_label(wanted, chosen)), None) for wanted in only)
         labels = {chosen.label for chosen in first if chosen is not None}
-        choices += [_fixed(choice, chosen) for chosen in every if chosen.label in labels]
+        for chosen in every:
+            if chosen.label in labels:  # with the values of this trial, and called as it is
+                label = choice.label if chosen.label == choice.title else chosen.label
+                choices.append(replace(choice, label=label, values=chosen.values, rate=chosen.rate, price=chosen.price))
     return tuple(choices)
-
-
-def _fixed(choice: Choice, chosen: Chosen) -> Choice:
-    """The activation with the values of one of its trials, called as that trial is."""
-    label = choice.label if chosen.label == choice.title else chosen.label
-    return replace(choice, label=label, values=chosen.values, rate=chosen.rate, price=chosen.price)
-
-
-def _slug(only: Sequence[str]) -> str:
-    """The labels as the end of a folder's name; empty where none was asked for, or nothing of them fits a name."""
-    words = re.sub(r"[^A-Za-z0-9.]+", "-", " ".join(only)).strip("-.")[:_MOST_ASKED]
-    return f"-{words}" if words else ""
 
 
 def _single(choice: Choice) -> Choice:
@@ -165,12 +155,6 @@ def _single(choice: Choice) -> Choice:
     of_training = {name: getattr(choice, name) for name in ("rate", "price")}
     first = {name: given[-1] if isinstance(given, tuple) else given for name, given in of_training.items()}
     return replace(choice, values=values, **first)
-
-
-def _tuning(tuning: Tuning | None) -> Tuning | None:
-    if tuning is None:
-        return None
-    return replace(tuning, learning_rate=tuning.learning_rate[:2], weight_decay=tuning.weight_decay[:2], seeds=1)
 
 
 ENGINES = ("local", "ray")
@@ -250,18 +234,18 @@ def run_study(
         threads_before = torch.get_num_threads()
         try:
             torch.set_num_threads(known.threads)
-            chosen = _engine(engine, around, store=store, progress=progress, stopping=stopping, examples=examples)
+            kind = LocalEngine if local else RayEngine
+            chosen = kind(around=around, store=store, progress=progress, stopping=stopping, examples=examples)
             try:
-                need = partial(_need_device, recipe) if local else lambda: None
                 study = _Study(
-                    store,
-                    chosen,
-                    progress,
+                    store=store,
+                    engine=chosen,
+                    progress=progress,
                     resume=resume,
-                    need=need,
+                    need=partial(_need_device, recipe) if local else lambda: None,
                     check=lock.check,
-                    each=each,
-                    only=only,
+                    each=each or (lambda _: None),
+                    only=tuple(only),
                     teachers=around.teachers,
                 )
                 return study.run(recipe, examples)
@@ -302,37 +286,25 @@ def _begin(store: RunStore, wanted: Description, *, resume: bool, threads_given:
     return description
 
 
-def _engine(name: str, around: Surroundings, **others: Any) -> Engine:
-    if name == "ray":
-        from .engine import RayEngine
-
-        return RayEngine(around, **others)
-    return LocalEngine(around, **others)
-
-
+@dataclass(kw_only=True)
 class _Study:
     """One run of a study."""
 
-    def __init__(
-        self,
-        store: RunStore,
-        engine: Engine,
-        progress: Progress,
-        *,
-        resume: bool,
-        need: Callable[[], None],
-        check: Callable[[], None],
-        each: Callable[[Outcome], object] | None,
-        only: Sequence[str],
-        teachers: dict[str, bytes],
-    ) -> None:
-        self._only, self._need, self._teachers = tuple(only), need, teachers
-        self._store, self._engine, self._progress, self._resume, self._check = store, engine, progress, resume, check
-        self._each = each or (lambda _: None)
+    store: RunStore
+    engine: Engine
+    progress: Progress
+    resume: bool
+    need: Callable[[], None]
+    check: Callable[[], None]
+    each: Callable[[Outcome], object]
+    only: tuple[str, ...]
+    teachers: dict[str, bytes]
+
+    def __post_init__(self) -> None:
         # A store without records is as good as new.
-        self._may_run = resume or not store.finished()
-        if self._may_run:
-            store.tidy()
+        self.may_run = self.resume or not self.store.finished()
+        if self.may_run:
+            self.store.tidy()
 
     def run(self, recipe: Recipe, examples: Examples | Texts) -> list[Outcome]:
         first = [trial for trial in [teacher_trial(recipe, examples)] if trial is not None]
@@ -342,11 +314,11 @@ class _Study:
         self._plan([*first, *tuning, *train_trials(recipe, examples), *last])
         outcomes = self._stage(first, first=0)
         for teacher in outcomes:
-            self._teachers[teacher.trial.key] = self._weights(teacher)
+            self.teachers[teacher.trial.key] = self._weights(teacher)
         tuned = self._stage(tuning, first=len(first))
         train = train_trials(recipe, examples, tuned=choose_tuned(tuned))
         self._plan([*first, *tuning, *train, *last])
-        if not self._only:  # else what the tuning of the others came to is not known, and their trials are not
+        if not self.only:  # else what the tuning of the others came to is not known, and their trials are not
             self._refuse_foreign({trial.key for trial in (*first, *tuning, *train, *last)})
         done = len(first) + len(tuning)
         outcomes += tuned + self._stage(train, first=done)
@@ -358,73 +330,74 @@ class _Study:
                 f"The teacher diverged in epoch {teacher.diverged[0]}, and nothing can be learned from it. Choose a "
                 "smaller training.learning_rate, and another place with --out."
             )
-        return self._store.file(teacher.trial.key, "models.safetensors")
+        return self.store.file(teacher.trial.key, "models.safetensors")
 
     def _plan(self, trials: Sequence[Trial]) -> None:
-        self._progress.plan([trial for trial in trials if self._is_wanted(trial)])
+        self.progress.plan([trial for trial in trials if self._is_wanted(trial)])
 
     def _is_wanted(self, trial: Trial) -> bool:
-        if not self._only:
+        if not self.only:
             return True
         if trial.kind in ("cost", "teacher"):
             return trial.kind == "teacher"
-        return any(matches_label(label, trial.activation) for label in self._only)
+        return any(matches_label(label, trial.activation) for label in self.only)
 
     def _stage(self, every: Sequence[Trial], *, first: int) -> list[Outcome]:
         """The outcomes of those of the trials that are asked for, run where the store does not have them."""
         trials = [trial for trial in every if self._is_wanted(trial)]
-        finished = set(self._store.finished())
+        finished = set(self.store.finished())
         outcomes: dict[str, Outcome] = {}
         for trial in trials:
             if trial.key in finished and (outcome := self._read(trial)) is not None:
                 outcomes[trial.key] = outcome
-                self._each(outcome)
-                self._progress.found(trial)
+                self.each(outcome)
+                self.progress.found(trial)
         missing = [trial for trial in trials if trial.key not in outcomes]
-        if missing and not self._may_run:
+        if missing and not self.may_run:
             raise StoreError(
-                f"'{self._store.url}' holds this study unfinished, with {_count(len(finished))} done. Use --resume to "
+                f"'{self.store.url}' holds this study unfinished, with {_count(len(finished))} done. Use --resume to "
                 "go on with it, or choose another place with --out."
             )
         if missing:
-            self._need()
+            self.need()
         places = {trial.key: first + index for index, trial in enumerate(every)}
-        for done in self._engine.run(missing):
-            self._check()
-            key = done.trial.key
-            self._store.add(key, done.record, done.files, position=places[key])
-            outcomes[key] = Outcome.read(done.record)
-            self._progress.end(done.trial, result=_result(outcomes[key]))
-            self._each(outcomes[key])
+        for trial, record, files in self.engine.run(missing):
+            self.check()
+            self.store.add(trial.key, record, files, position=places[trial.key])
+            outcomes[trial.key] = outcome = Outcome.read(record)
+            diverged = sum(epoch is not None for epoch in outcome.diverged)
+            gone = f", {diverged} of {len(outcome.diverged)} seeds diverged" if diverged else ""
+            self.progress.end(trial, result=f"{clock(outcome.seconds)}{gone}")
+            self.each(outcome)
         return [outcomes[trial.key] for trial in trials]
 
     def _read(self, trial: Trial) -> Outcome | None:
         try:
-            outcome = self._store.outcome(trial.key)
-            if self._resume:  # what --resume is to mend has to be found first
-                self._store.check_files(trial.key)
+            outcome = self.store.outcome(trial.key)
+            if self.resume:  # what --resume is to mend has to be found first
+                self.store.check_files(trial.key)
             return outcome
         except DamagedError as error:
-            if not self._resume:
+            if not self.resume:
                 raise
-            aside = self._store.set_aside(trial.key)
-            self._progress.note(
+            aside = self.store.set_aside(trial.key)
+            self.progress.note(
                 f"{str(error).partition(' Nothing was changed.')[0]} It is kept as {aside}; the trial runs again."
             )
             return None
 
     def _refuse_foreign(self, expected: set[str]) -> None:
         """Records of trials that are none of this study's are kept apart, or refused."""
-        foreign = [key for key in self._store.finished() if key not in expected]
+        foreign = [key for key in self.store.finished() if key not in expected]
         for key in foreign:
-            place = self._store.folder.place(f"trials/{key}.json")
-            if not self._resume:
+            place = self.store.folder.place(f"trials/{key}.json")
+            if not self.resume:
                 raise StoreError(
                     f"'{place}' is the record of a trial that this study does not have. Move it elsewhere; or use "
                     "--resume, which keeps it as .foreign."
                 )
-            aside = self._store.set_aside(key, suffix="foreign")
-            self._progress.note(f"'{place}' is of a trial that this study does not have; it is kept as {aside}.")
+            aside = self.store.set_aside(key, suffix="foreign")
+            self.progress.note(f"'{place}' is of a trial that this study does not have; it is kept as {aside}.")
 
 
 def _need_device(recipe: Recipe) -> None:
@@ -435,13 +408,6 @@ def _need_device(recipe: Recipe) -> None:
         "where the larger studies take very long; or run it where there is one"
     )
     need_device(recipe.device, cures=cures)
-
-
-def _result(outcome: Outcome) -> str:
-    """What came of a trial, for its line on the screen."""
-    diverged = sum(epoch is not None for epoch in outcome.diverged)
-    gone = f", {diverged} of {len(outcome.diverged)} seeds diverged" if diverged else ""
-    return f"{clock(outcome.seconds)}{gone}"
 
 
 def _how_to_go_on(store: RunStore, command: str) -> str:

@@ -29,46 +29,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ...errors import ParameterError, SoftkneeError
 from ...files import ReadError, WriteError, sync_folder
 from ...measure.record import Record, RecordError
 from ...version import VERSION
 from .trials import Outcome
-
-
-def pack_state(key: str, parts: Mapping[str, bytes]) -> bytes:
-    """The parts as one file."""
-    body = b"".join(parts.values())
-    return _head(key, {name: len(part) for name, part in parts.items()}, body) + b"\n" + body
-
-
-def unpack_state(key: str, content: bytes) -> dict[str, bytes] | None:
-    """The parts; None where the file is damaged, of another trial or of other software: the trial then begins anew."""
-    head, _, body = content.partition(b"\n")
-    try:
-        sizes: dict[str, int] = dict(json.loads(head)["parts"])
-        if head != _head(key, sizes, body):
-            return None
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    parts, start = {}, 0
-    for name, size in sizes.items():
-        parts[name] = body[start : start + size]
-        start += size
-    return parts
-
-
-def _head(key: str, sizes: Mapping[str, int], body: bytes) -> bytes:
-    head: dict[str, Any] = {
-        "format": "softknee state",
-        "key": key,
-        "softknee": VERSION,
-        "torch": str(torch.__version__),
-    }
-    return json.dumps(head | {"parts": list(sizes.items()), "sha256": hashlib.sha256(body).hexdigest()}).encode()
-
 
 # Stores in which putting an object is one step: it is there as a whole, or what was there before still is.
 _PUTS_WHOLE = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "ocilake", "oss", "memory"})
@@ -105,9 +70,7 @@ class Folder:
         except FileNotFoundError:
             return None
         except Exception as error:  # each store has errors of its own
-            raise ReadError(
-                f"'{self.place(name)}' could not be read ({_reason(error)}). Check its permissions."
-            ) from error
+            raise ReadError(f"'{self.place(name)}' could not be read ({_reason(error)}). Check permissions.") from error
 
     def size(self, name: str) -> int | None:
         """The length of a file in bytes; None where there is none."""
@@ -622,9 +585,7 @@ class RunStore:
         except (SoftkneeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise DamagedError(f"{source} is not the record of a trial: {error} {_CURE}") from error
         if key_of_record != key:
-            raise DamagedError(
-                f"{source} is the record of another trial, {key_of_record!r}: it was renamed or edited. {_CURE}"
-            )
+            raise DamagedError(f"{source} is of another trial, {key_of_record!r}: it was renamed or edited. {_CURE}")
         if self._kept(record).get("sha256") != _checksum(record):
             raise DamagedError(f"{source} is not what was written there: its checksum differs. {_CURE}")
         for file, expected in self._files(record, source).items() if with_files else ():
@@ -688,14 +649,13 @@ class RunStore:
 
     # -- interrupted trials -----------------------------------------------------------------------------
 
-    def save_state(self, key: str, parts: Mapping[str, bytes]) -> None:
+    def save_state(self, key: str, state: bytes) -> None:
         """Keep where an unfinished trial stands, in the place of what was kept before."""
-        self.folder.write(f"{STATE}/{key}", pack_state(key, parts), what="state of a trial")
+        self.folder.write(f"{STATE}/{key}", state, what="state of a trial")
 
-    def state(self, key: str) -> Mapping[str, bytes] | None:
-        """Where an unfinished trial goes on; None where nothing is kept, or it is damaged or of other software."""
-        content = self.folder.read(f"{STATE}/{key}")
-        return None if content is None else unpack_state(key, content)
+    def state(self, key: str) -> bytes | None:
+        """Where an unfinished trial goes on; None where nothing is kept."""
+        return self.folder.read(f"{STATE}/{key}")
 
     def drop_state(self, key: str) -> None:
         self.folder.remove(f"{STATE}/{key}")
@@ -795,10 +755,7 @@ def merge_studies(into: str | os.PathLike[str], parts: Sequence[str | os.PathLik
 def _described(store: RunStore) -> Description:
     description = store.description()
     if description is None:
-        raise StoreError(
-            f"'{store.url}' holds no study that could be merged: it has no study.json. Name the folder that --out "
-            "named."
-        )
+        raise StoreError(f"'{store.url}' holds no study: it has no study.json. Name the folder that --out named.")
     return description
 
 
@@ -812,6 +769,4 @@ def _refuse_others(store: RunStore, others: Sequence[RunStore], described: Seque
         if not what and ours.recipe.get("device") == "cpu" and theirs.threads != ours.threads:
             what = f"that ran with {theirs.threads} threads, and not with {ours.threads}: last bits depend on it"
         if what:
-            raise StoreError(
-                f"'{other.url}' holds a study {what}. Only parts of one study are merged; nothing was changed."
-            )
+            raise StoreError(f"'{other.url}' holds a study {what}. Only parts of one study can be merged.")

@@ -195,7 +195,7 @@ def divide(
     if test is not None:
         if len(test) < count:
             raise RecipeError(
-                f"There are {len(test)} pairs to evaluate on, and task.evaluation_pairs is {count}: ask for fewer."
+                f"There are {len(test)} pairs to evaluate on, not task.evaluation_pairs {count}: ask for fewer."
             )
         return train, replace(test, pairs=tuple(test.pairs[at * len(test) // count] for at in range(count)))
     if len(train) <= count:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...errors import RecipeError
-from .fitting import convert_fields, fit, later, to_plain
+from .fitting import Section, fit, later, to_plain
 from .recipe import Augmentation, Data, Hardening, Model, Seeds, Task, Training, Value
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class Chosen(Section, where="activation"):
     """An activation with a number for each parameter that was given."""
 
     name: str
@@ -32,12 +32,9 @@ class Chosen:
     mode: Literal["soft", "sampled", "step"] | None = later(None)
     price: float | None = later(None)
 
-    def __post_init__(self) -> None:
-        convert_fields(self, where="activation")
-
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class Trial(Section, where="trial"):
     """The resolved recipe of one run: all that its result depends on, and nothing else.
 
     kind:        "train"; "tune" (chooses learning rate and decay by validation; never reads the test set); "cost"
@@ -63,12 +60,9 @@ class Trial:
     cost_baseline: str = "gelu"
     device: str = "cpu"
     source: str = ""
-    augment: Augmentation | None = later(None)  # noqa: RUF009 - a field, and not a value
-    task: Task | None = later(None)  # noqa: RUF009
+    augment: Augmentation | None = later(None)
+    task: Task | None = later(None)
     teacher: str = later("")
-
-    def __post_init__(self) -> None:
-        convert_fields(self, where="trial")
 
     @property
     def selects(self) -> str:

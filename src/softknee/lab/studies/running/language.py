@@ -19,6 +19,7 @@ from ....surgery.modules import activation_modules
 from ... import language_models
 from ...data.text import Characters
 from ...language import tuning
+from ...language.preferences import scores_of
 from ...language.text_perplexity import TextTokens, exp_or_infinite, foretell, replace_by_relu_
 from ...language.trl_backend import prefer_with_trl_, supervise_with_trl_
 from ..recipe import OWN, Hardening, Language, Perplexity, Preference
@@ -34,14 +35,14 @@ _BETWEEN_LOOKS = 10  # steps
 _RECOVERY_SEED = 1000  # above the seed of the training: other batches
 
 
-def run_language_trial(trial: Trial, texts: Texts, *, saved: Mapping[str, bytes] | None, watch: Watch) -> Finished:
+def run_language_trial(trial: Trial, texts: Texts, *, saved: bytes | None, watch: Watch) -> Finished:
     """Run a trial of a language task. What is saved are the numbers of the seeds that came to their end."""
     work, steps = _work(trial, texts)
     state = {"rows": [], "seconds": 0.0} if saved is None else unpack(saved, of=trial.key)
     rows, begin = state["rows"], time.perf_counter() - state["seconds"]
     total = steps * trial.seeds.count
 
-    def save() -> Mapping[str, bytes]:
+    def save() -> bytes:
         return pack({"rows": rows, "seconds": time.perf_counter() - begin}, of=trial.key)
 
     for place in range(len(rows), trial.seeds.count):
@@ -286,7 +287,7 @@ def _prefer(
         else:
             tuning.prefer_(model, train, recipe, beta=beta, padding=tokenizer.pad_token_id, **common)
         after = measured()
-        scores = tuning.scores_of(after, reference, beta=beta)
+        scores = scores_of(after, reference, beta=beta)
         results = {
             "reward_accuracy": scores.accuracy,
             "reward_margin": scores.margin,

@@ -300,7 +300,7 @@ def run_trial(
     *,
     examples: Examples | Texts | None = None,
     data_folder: str | os.PathLike[str] | None = None,
-    saved: Mapping[str, bytes] | None = None,
+    saved: bytes | None = None,
     watch: Watch = QUIET,
     base: str | os.PathLike[str] | None = None,
     teacher: bytes | None = None,

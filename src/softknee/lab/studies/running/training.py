@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import time
@@ -17,7 +18,6 @@ from torch import Tensor, nn
 from ....errors import InputError, MissingToolError, ParameterError, SoftkneeError
 from ....measure import (
     HardnessProfile,
-    Score,
     SiteActivity,
     SiteEntropy,
     accuracy,
@@ -37,9 +37,10 @@ from ....surgery.hardening.hardener import read_schedule
 from ....surgery.hardening.sites import HardeningSite, Knobs, choose_sites
 from ....surgery.hardening.targets import by_tolerance, free_steps
 from ....surgery.modules import activation_modules
-from ....train import Replicas, constant, cosine, linear, step
+from ....train import OneByOne, Replicas, constant, cosine, linear, step
 from ....train.schedules import Schedule
 from ....train.streamed import Streamed
+from ....version import VERSION
 from ..recipe import Hardening, Training
 from ..trial import Trial
 from ..trials import Curve, Each
@@ -86,14 +87,22 @@ def judge(
     picture: height and width, where the targets are the pixels of one, row by row: then its likeness is judged too.
     """
     count, chosen = len(outputs), list(rows)
-    quantities = ["mse", "r2", *(["psnr", "ssim"] if picture else [])]
-    names = quantities if task == REGRESSION else ["accuracy", "log_loss"]
     if not chosen:
-        return dict.fromkeys(names, (None,) * count)
+        quantities = ["mse", "r2", *(["psnr", "ssim"] if picture else [])]
+        return dict.fromkeys(quantities if task == REGRESSION else ["accuracy", "log_loss"], (None,) * count)
     if task == REGRESSION:
-        scores = _of_quantities(outputs[chosen], truth, picture)
+        numbers = outputs[chosen].reshape(len(chosen), *truth.shape)
+        scores = {"mse": mse(numbers, truth), "r2": r2(numbers, truth)}
+        if picture is not None:
+            drawn, wanted = numbers.reshape(-1, *picture), truth.reshape(picture)
+            scores |= {"psnr": psnr(drawn, wanted), "ssim": ssim(drawn, wanted)}
     else:
-        scores = _of_classes(logits_of(outputs[chosen]), truth.to(outputs.device).long().flatten(), calibration)
+        logits, labels = logits_of(outputs[chosen]), truth.to(outputs.device).long().flatten()
+        scores = {"accuracy": accuracy(logits, labels, logits=True), "log_loss": log_loss(logits, labels, logits=True)}
+        if logits.shape[2] == 2 and len(labels.unique()) == 2:  # of one label alone there is no order
+            scores["auc"] = auc(logits, labels, logits=True)
+        if calibration:
+            scores["calibration_error"] = expected_calibration_error(logits, labels, logits=True)
     return {name: spread_out(score.each, chosen, count) for name, score in scores.items()}
 
 
@@ -124,33 +133,12 @@ def _joined(parts: Sequence[tuple[int, Each]], rows: Sequence[int], count: int) 
     if len(parts) == 1:
         return parts[0][1]
     total = sum(many for many, _ in parts)
-    each = [math.fsum(many * _number(values[row]) for many, values in parts) / total for row in rows]
+    each = [math.fsum(many * _count(values[row], math.inf) for many, values in parts) / total for row in rows]
     return spread_out(each, rows, count)
 
 
-def _number(value: float | None) -> float:
-    return math.inf if value is None else value
-
-
-def _of_classes(logits: Tensor, labels: Tensor, calibration: bool) -> dict[str, Score]:
-    scores = {"accuracy": accuracy(logits, labels, logits=True), "log_loss": log_loss(logits, labels, logits=True)}
-    if logits.shape[2] == 2 and len(labels.unique()) == 2:  # of one label alone there is no order
-        scores["auc"] = auc(logits, labels, logits=True)
-    if calibration:
-        scores["calibration_error"] = expected_calibration_error(logits, labels, logits=True)
-    return scores
-
-
-def _of_quantities(outputs: Tensor, truth: Tensor, picture: tuple[int, int] | None) -> dict[str, Score]:
-    outputs = outputs.reshape(len(outputs), *truth.shape)
-    scores = {"mse": mse(outputs, truth), "r2": r2(outputs, truth)}
-    if picture is not None:
-        drawn, wanted = outputs.reshape(-1, *picture), truth.reshape(picture)
-        scores |= {"psnr": psnr(drawn, wanted), "ssim": ssim(drawn, wanted)}
-    return scores
-
-
-Save = Callable[[], Mapping[str, bytes]]
+Save = Callable[[], bytes]
+Trainer = Replicas | OneByOne
 
 
 class Interrupted(SoftkneeError):
@@ -165,7 +153,7 @@ class Watch(Protocol):
         ...
 
     def epoch(self, done: int, total: int, save: Save) -> None:
-        """After every epoch. `save()` gives the whole state of the trial as named bytes, for `run_trial(saved=...)`."""
+        """After every epoch. `save()` gives the whole state of the trial, for `run_trial(saved=...)`."""
         ...
 
 
@@ -215,21 +203,19 @@ class StackedHardening:
         return {name: self.schedule.between(begin, self.targets[name], progress) for name, begin in self.begin.items()}
 
     def _freeze(self, trainer: Trainer, alive: Sequence[int]) -> None:
-        pairs: list[tuple[Knobs, Knobs]] = []
+        begin: dict[str, list[Tensor]] = {name: [] for name in self.names}
+        targets: dict[str, list[Tensor]] = {name: [] for name in self.names}
         for index in range(trainer.count):
             # A seed that diverged has no knobs to start from; it takes those of another, and nobody looks at it.
-            pairs.append(self._of_model(trainer, index if index in alive else alive[0]))
-        self.begin = {name: torch.stack([begin[name] for begin, _ in pairs]) for name in self.names}
-        self.targets = {name: torch.stack([target[name] for _, target in pairs]) for name in self.names}
+            model = trainer.model(index if index in alive else alive[0])
+            for site in choose_sites(model, None):
+                for knobs, values in ((begin, site.now()), (targets, _target(site, self.tolerance))):
+                    for knob, value in values.items():
+                        knobs[f"{site.path}.{knob}" if site.path else knob].append(value)
+        self.begin, self.targets = (
+            {name: torch.stack(each) for name, each in knobs.items()} for knobs in (begin, targets)
+        )
         trainer.freeze_knobs(self.names)
-
-    def _of_model(self, trainer: Trainer, index: int) -> tuple[Knobs, Knobs]:
-        begin: Knobs = {}
-        target: Knobs = {}
-        for site in choose_sites(trainer.model(index), None):
-            for knobs, values in ((begin, site.now()), (target, _target(site, self.tolerance))):
-                knobs.update({f"{site.path}.{knob}" if site.path else knob: value for knob, value in values.items()})
-        return begin, target
 
     def state(self) -> dict[str, Any]:
         """What going on needs, beside the state of the trainer."""
@@ -395,47 +381,31 @@ def _each(values: Sequence[float], rows: Sequence[int], trainer: Trainer) -> Eac
     return spread_out(values, rows, trainer.count)
 
 
-FORMAT, SCHEMA = "softknee trial in progress", 1
-TREE, TENSORS = "state.json", "state.safetensors"
-_PLACE = "$tensor"
-_ANEW = "Leave it out, and the trial begins anew."
-
-
 class SavedError(SoftkneeError, ValueError):
     """The saved state of a trial is damaged, of another trial, or of another version."""
 
 
-def pack(tree: Mapping[str, Any], *, of: str) -> dict[str, bytes]:
-    """The state of the trial with the key `of` as two files by name."""
-    tensors: dict[str, Tensor] = {}
-    content = {"format": FORMAT, "schema": SCHEMA, "of": of, "tree": _without_tensors(tree, "", tensors)}
-    weights = write_tensors(tensors)
-    content["tensors"] = _digest(weights)
-    text = _json(content)
-    whole = json.dumps({"sha256": _digest(text), "content": content}, allow_nan=False).encode()
-    return {TREE: whole, TENSORS: weights}
+def pack(tree: Mapping[str, Any], *, of: str) -> bytes:
+    """The state of the trial with the key `of`, after a line that names the trial, the software and a checksum."""
+    body = io.BytesIO()
+    torch.save(tree, body)
+    return _head(of, body.getvalue()) + body.getvalue()
 
 
-def unpack(saved: Mapping[str, bytes], *, of: str) -> dict[str, Any]:
-    """The state that `pack` was given; a sentence where it is not whole or not of that trial."""
-    for name in (TREE, TENSORS):
-        if not isinstance(saved.get(name), bytes):
-            raise SavedError(f"The saved state of the trial lacks {name!r}. {_ANEW}")
-    try:
-        saved_tree = json.loads(saved[TREE])
-        content = saved_tree["content"]
-        intact = saved_tree["sha256"] == _digest(_json(content))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise SavedError(f"The saved state of the trial is damaged: {TREE!r} cannot be read. {_ANEW}") from error
-    if not intact or content.get("format") != FORMAT:
-        raise SavedError(f"The saved state of the trial is damaged: {TREE!r} is not what was saved. {_ANEW}")
-    if content["schema"] != SCHEMA:
-        raise SavedError(f"The saved state has schema {content['schema']}, and this softknee reads {SCHEMA}. {_ANEW}")
-    if content["of"] != of:
-        raise SavedError(f"The saved state is of the trial {content['of']}, and not of {of}. {_ANEW}")
-    if _digest(saved[TENSORS]) != content["tensors"]:
-        raise SavedError(f"The saved state of the trial is damaged: {TENSORS!r} is not what was saved. {_ANEW}")
-    return _with_tensors(content["tree"], read_tensors(saved[TENSORS]))
+def unpack(saved: bytes, *, of: str) -> dict[str, Any]:
+    """The state that `pack` was given; a sentence where it is not whole, or of another trial or software."""
+    start = saved.find(b"\n") + 1
+    if saved[:start] != _head(of, saved[start:]):
+        raise SavedError(
+            f"The saved state is damaged, or not of the trial {of} with this softknee and torch. Leave it out, and the "
+            "trial begins anew."
+        )
+    return torch.load(io.BytesIO(saved[start:]), map_location="cpu", weights_only=True)
+
+
+def _head(key: str, body: bytes) -> bytes:
+    head = {"format": "softknee state", "key": key, "softknee": VERSION, "torch": str(torch.__version__)}
+    return json.dumps(head | {"sha256": hashlib.sha256(body).hexdigest()}).encode() + b"\n"
 
 
 def write_tensors(tensors: Mapping[str, Tensor]) -> bytes:
@@ -450,34 +420,7 @@ def read_tensors(content: bytes) -> dict[str, Tensor]:
     try:
         return library.load(content)
     except Exception as error:  # the library raises several kinds for what is no safetensors file
-        raise SavedError(f"The tensors of the trial are no file of safetensors ({error}). {_ANEW}") from error
-
-
-def _without_tensors(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
-    if isinstance(value, Tensor):
-        tensors[place] = value
-        return {_PLACE: place}
-    if isinstance(value, Mapping):
-        return {key: _without_tensors(item, f"{place}/{key}", tensors) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_tensors(item, f"{place}/{index}", tensors) for index, item in enumerate(value)]
-    return value
-
-
-def _with_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {_PLACE}:
-            return tensors[value[_PLACE]]
-        return {key: _with_tensors(item, tensors) for key, item in value.items()}
-    return [_with_tensors(item, tensors) for item in value] if isinstance(value, list) else value
-
-
-def _json(content: Any) -> bytes:
-    return json.dumps(content, sort_keys=True, allow_nan=False).encode()
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+        raise SavedError(f"The tensors of the trial are no file of safetensors ({error}).") from error
 
 
 def _safetensors() -> Any:
@@ -611,8 +554,7 @@ class Progress:
             "curves": self.curves,
             "ways": self.ways,
             "diverged": self.diverged,
-            # JSON has no infinity, which is the rank before any epoch.
-            "best": [None if rank[2] == 0 else rank for rank in self.best],
+            "best": self.best,
             "best_weights": self.best_weights,
             "seconds": self.seconds,
         }
@@ -621,7 +563,7 @@ class Progress:
         self.curves, self.ways = dict(state["curves"]), dict(state["ways"])
         self.diverged, self.epochs = list(state["diverged"]), list(state["epochs"])
         self.unread = [tensor.to(device) for tensor in state["unread"]]
-        self.best = [rank or [-math.inf, -math.inf, 0] for rank in state["best"]]
+        self.best = list(state["best"])
         self.best_weights = {name: tensor.to(device) for name, tensor in state["best_weights"].items()}
         self.seconds_before = float(state["seconds"])
 
@@ -633,35 +575,8 @@ def _count(value: float | None, otherwise: float) -> float:
 _SCHEDULES = {"constant": constant, "cosine": cosine, "linear": linear}  # and "step", which takes more
 
 
-class Trainer(Protocol):
-    """What a trial asks of `train.Replicas` and of `train.OneByOne` alike."""
-
-    epoch: int
-    step: int
-    count: int
-    device: torch.device
-
-    def fit(self, x: Tensor, y: Tensor, **settings: Any) -> Any: ...
-    def predict(self, x: Tensor) -> Tensor: ...
-    def model(self, index: int) -> nn.Module: ...
-    @property
-    def losses(self) -> Tensor: ...
-    @property
-    def gradient_norms(self) -> Tensor: ...
-    def knobs(self) -> dict[str, Tensor]: ...
-    def set_knobs(self, knobs: Mapping[str, Sequence[float] | Tensor]) -> Any: ...
-    def freeze_knobs(self, knobs: str | Iterable[str] | None = None) -> Any: ...
-    def weights(self) -> dict[str, Tensor]: ...
-    def load_weights(self, weights: Mapping[str, Tensor]) -> Any: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state: Mapping[str, Any]) -> Any: ...
-
-
-def make_trainer(trial: Trial, maker: Callable[[int], nn.Module]) -> Trainer:
+def make_trainer(trial: Trial, maker: Callable[..., nn.Module]) -> Trainer:
     """The models of the trial's seeds, before any training; `maker` makes the model of a seed."""
-
-    def make(seed: int) -> nn.Module:
-        return maker(seed)
 
     seeds = trial.seeds
     settings: dict[str, Any] = {
@@ -673,10 +588,8 @@ def make_trainer(trial: Trial, maker: Callable[[int], nn.Module]) -> Trainer:
         "device": trial.device,
     }
     if trial.training.engine == "loop":
-        from ....train.one_by_one import OneByOne
-
-        return OneByOne(make, **settings, strategy=trial.training.strategy)
-    return Replicas(make, **settings)
+        return OneByOne(maker, **settings, strategy=trial.training.strategy)
+    return Replicas(maker, **settings)
 
 
 def fit_settings(training: Training, *, task: str, gradients: bool) -> dict[str, Any]:
@@ -733,7 +646,7 @@ def train(
     task: str,
     train_examples: tuple[Tensor, Tensor],
     validation: tuple[Tensor, Tensor] | None,
-    saved: Mapping[str, bytes] | None,
+    saved: bytes | None,
     watch: Watch,
     more: Mapping[str, Any],
 ) -> Progress:
@@ -767,7 +680,7 @@ def train(
     settings = fit_settings(trial.training, task=task, gradients=gradients) | {**more}
     steps = math.ceil(len(x) / trial.training.batch)
 
-    def save() -> dict[str, bytes]:
+    def save() -> bytes:
         state: dict[str, Any] = {"trainer": trainer.state_dict(), "progress": progress.state()}
         return pack(state | ({"hardening": hardening.state()} if hardening else {}), of=trial.key)
 
@@ -815,7 +728,7 @@ def _go_on(
     trainer: Trainer,
     progress: Progress,
     hardening: StackedHardening | None,
-    saved: Mapping[str, bytes],
+    saved: bytes,
 ) -> None:
     state = unpack(saved, of=trial.key)
     try:
