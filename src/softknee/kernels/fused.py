@@ -211,9 +211,9 @@ class FusedPlan:
         self.forward_launch(stream, (x, y, *tensors), numbers)
         return y
 
-    def new_sides(self) -> Tensor:
-        """Room for a bit per element."""
-        return self._empty((divide_up(self.n, 8),), (1,), torch.uint8)
+    def new_sides(self, x: Tensor) -> Tensor:
+        """Room for a bit per element, beside x."""
+        return torch.empty(divide_up(self.n, 8), dtype=torch.uint8, device=x.device)
 
     def _make_forward(self, place: str = "") -> Launch:
         pattern, n = self.pattern, self.n

@@ -122,7 +122,7 @@ def pointwise_with_sides(x: Tensor, params: Sequence[Tensor], inverse: str) -> t
     found = inverse_by_key(inverse)
     plan = find_plan(x, params, found.act.key, inverse=found)
     if isinstance(plan, FusedPlan):
-        sides = plan.new_sides()
+        sides = plan.new_sides(x)
         return plan.forward(x, params, sides=sides), sides
     work = plain.working_type(x.dtype)
     right = x.to(work) > found.place_function()(*(p.to(work) for p in params))

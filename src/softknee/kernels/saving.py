@@ -44,24 +44,19 @@ def eager_function(act: Activation, inverse: Inverse) -> Any:
     names, key, sided = ["x", *(p.name for p in act.params)], inverse.key, inverse.place is not None
 
     def forward(ctx: Any, prepared: Call | None, x: Tensor, *params: Tensor) -> Tensor:
-        ctx.call, sides = prepared, ()
+        ctx.call = prepared
         if prepared is not None:
             if prepared.tensors:
                 ctx.versions = [tensor._version for tensor in prepared.tensors]
-            if sided:
-                sides = (prepared.plan.new_sides(),)
-                y = prepared.plan.forward(x, prepared.tensors, prepared.numbers, sides=sides[0])
-            else:
-                y = prepared.value(x)
-            ctx.to_save = (y, *sides)
-            return y
+            ctx.to_save = saved = prepared.value_and_sides(x) if sided else (prepared.value(x),)
+            return saved[0]
         with torch._C._AutoDispatchBelowAutograd():
             if sided:
-                y, *sides = torch.ops.softknee.pointwise_with_sides.default(x, params, key)
+                saved = torch.ops.softknee.pointwise_with_sides.default(x, params, key)
             else:
-                y = torch.ops.softknee.pointwise.default(x, params, act.key)
-        ctx.save_for_backward(y, *sides, *params)
-        return y
+                saved = (torch.ops.softknee.pointwise.default(x, params, act.key),)
+        ctx.save_for_backward(*saved, *params)
+        return saved[0]
 
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         saved, prepared, (g,) = ctx.saved_tensors, ctx.call, grad_outputs

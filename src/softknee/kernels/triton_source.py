@@ -118,8 +118,8 @@ class Recovery:
         """The statements that turn y, loaded as `x` from a place, into x."""
         arguments = ", ".join(["x", "side", *(PARAMETER + p.name for p in act.params)])
         masked = f", mask={mask}, other=0" if mask else ""
-        byte = f"tl.load(sides_ptr + ({place}) // 8{masked}).to(tl.int32)"
-        side = f"(({byte} >> (({place}) % 8).to(tl.int32)) & 1) != 0" if self.sides else "x == x"
+        byte = f"tl.load(sides_ptr + (({place}) >> 3){masked}).to(tl.int32)"
+        side = f"(({byte} >> (({place}) & 7).to(tl.int32)) & 1) != 0" if self.sides else "x == x"
         found = f"tl.where({mask}, invert({arguments}), 0.0)" if mask else f"invert({arguments})"
         return f"{indent}side = {side}\n{indent}x = {found}\n"
 
