@@ -56,8 +56,7 @@ def short_table() -> list[str]:
     for what, path in MODELS.items():
         before, *swaps = Record.from_json(path.read_text(encoding="utf-8")).rows
         rows = {"gelu": before} | {row["variant"]: row for row in swaps}
-        for way, key in (("eager", "step"), ("compiled", "compiled_step")):
-            lines.append(_beside(f"{what}, {way}", rows, key))
+        lines.append(_beside(f"{what}, eager / compiled", rows, "step", "compiled_step"))
     lines.append(_beside("a CPU: 1M numbers in float32, one thread, forward and backward", cpu, "forward_backward"))
     return lines
 
@@ -69,9 +68,13 @@ def _by_function(path: Path) -> dict[str, Mapping[str, Any]]:
     return ours | {"gelu": next(row for row in rows if (row["function"], row["variant"]) == ("gelu", "torch"))}
 
 
-def _beside(what: str, rows: Mapping[str, Mapping[str, Any]], key: str) -> str:
-    unit = rows["gelu"][key].value
-    return f"| {what} | {' | '.join(f'{rows[n][key].value / unit:.2f}' if n in rows else '' for n in BRIEF)} |"
+def _beside(what: str, rows: Mapping[str, Mapping[str, Any]], *keys: str) -> str:
+    """A line of ratios to GELU."""
+    ratios = [
+        " / ".join(f"{rows[name][key].value / rows['gelu'][key].value:.2f}" for key in keys) if name in rows else ""
+        for name in BRIEF
+    ]
+    return f"| {what} | {' | '.join(ratios)} |"
 
 
 def _head(header: list[str]) -> list[str]:
