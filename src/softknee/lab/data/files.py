@@ -138,7 +138,7 @@ def _decompressed(file: BufferedReader, path: str | os.PathLike[str]) -> Buffere
     if start.startswith(_XZ):
         return lzma.LZMAFile(file)
     if (ending := Path(path).suffix) in _ENDINGS:
-        raise DataError(f"'{path}' is called {ending} and is not compressed so. It is damaged or renamed.")
+        raise DataError(f"'{path}' is called {ending} but not compressed so. It is damaged or renamed; get it again.")
     return file
 
 
