@@ -147,7 +147,11 @@ def front(entries: Sequence[Entry], judged: Sequence[Judged]) -> str:
         claims, findings = _counted(paper, entries, judged)
         link = f"[{paper.name}]({paper.stem}/README.md)<br>*{paper.title}*"
         rows.append(f"| {link} | {_MAIN[paper.stem]} | {claims} | {findings} |")
-    return _FRONT.format(made=_MADE, rows="\n".join(rows), versions=f"{VERSIONS_LINE}{_versions()}")
+    here = Versions.here()
+    # Without the local part: the page does not depend on which build of torch is installed.
+    named = {"softknee": here.softknee, "torch": here.torch.partition("+")[0], "SymPy": here.others.get("sympy")}
+    versions = ", ".join(f"{name} {version}" for name, version in named.items() if version)
+    return _FRONT.format(made=_MADE, rows="\n".join(rows), versions=f"{VERSIONS_LINE}{versions}")
 
 
 def _counted(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged]) -> tuple[str, str]:
@@ -166,13 +170,6 @@ def _counted(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged]) -
     )
 
 
-def _versions() -> str:
-    here = Versions.here()
-    # Without the local part: the page does not depend on which build of torch is installed.
-    named = {"softknee": here.softknee, "torch": here.torch.partition("+")[0], "SymPy": here.others.get("sympy")}
-    return ", ".join(f"{name} {version}" for name, version in named.items() if version)
-
-
 def page(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs) -> str:
     """The page of one paper as Markdown."""
     return "".join(_parts(paper, [entry for entry in entries if entry.claim.paper == paper], judged, runs))
@@ -185,7 +182,9 @@ def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], run
     for verdict, title in ((FAILS, WRONG), (CRASHED, "Checks that did not run")):
         if listed := [entry for entry in entries if entry.verdict == verdict]:
             yield f"\n## {title}\n\n"
-            yield from map(_listed, listed)
+            word = "Error" if verdict == CRASHED else "Measured"
+            for entry in listed:
+                yield f"- **{entry.claim.place}.** {entry.claim.says} *{word}:* {entry.measured.rstrip('.')}.\n"
     yield f"\n## {CLAIMS}\n\n"
     yield from _claims(entries)
     yield "\n## Its tables and figures\n\n"
@@ -232,11 +231,6 @@ def _printed(exhibit: Exhibit, table: Printed) -> Iterator[str]:
         yield f"| {' | '.join([cell(label) if command else f'{cell(label)} (no command runs it)', *values])} |\n"
     yield f"\n{f'{table.note} ' if table.note else ''}The whole table: `{table.command}`.\n"
     yield folded(command for _, _, command in table.rows if command)
-
-
-def _listed(entry: Entry) -> str:
-    where, word = entry.claim.place, "Error" if entry.verdict == CRASHED else "Measured"
-    return f"- **{where}.** {entry.claim.says} *{word}:* {entry.measured.rstrip('.')}.\n"
 
 
 def _claims(entries: Sequence[Entry]) -> Iterator[str]:
@@ -296,16 +290,10 @@ def contents(paper: Paper, runs: Runs) -> Iterator[str]:
     yield "| in the paper | what | run by | here |\n|---|---|---|---|\n"
     exhibits = EXHIBITS[paper.stem]
     for exhibit in exhibits:
-        by = [*map(_recipe, exhibit.recipes), *_commands(exhibit), cell(exhibit.where)]
+        files = [file for file in map(recipe_file, exhibit.recipes) if file is not None]
+        by = [*(f"[{file.stem}](recipes/{file.name})" for file in files), *_commands(exhibit), cell(exhibit.where)]
         yield f"| {exhibit.place} | {exhibit.title} | {'<br>'.join(filter(None, by))} | {_state(exhibit, runs)} |\n"
     yield from (f"\n{exhibit.place}. {exhibit.also}\n" for exhibit in exhibits if exhibit.also)
-
-
-def _recipe(name: str) -> str:
-    """A link to the file of a recipe, from the page of its paper."""
-    file = recipe_file(name)
-    assert file is not None, name
-    return f"[{file.stem}](recipes/{file.name})"
 
 
 def _commands(exhibit: Exhibit) -> list[str]:
@@ -330,7 +318,7 @@ def _state(exhibit: Exhibit, runs: Runs) -> str:
 def comparisons(judged: Sequence[Judged]) -> Iterator[str]:
     """The parts of all statements that have any to compare: difference, p after Holm's correction, effect, verdict."""
     rows = [
-        (entry.statement.name, part)
+        (entry.statement.name, part, part.p)
         for entry in judged
         if entry.evidence is not None
         for part in entry.evidence.parts
@@ -341,9 +329,10 @@ def comparisons(judged: Sequence[Judged]) -> Iterator[str]:
     many = f"The {len(rows)} comparisons behind these verdicts, one by one"
     yield f"\n<details><summary>{many if len(rows) > 1 else 'The comparison behind this verdict'}</summary>\n\n"
     yield "| statement | says | pairs | difference | p | effect size | verdict |\n|---|---|--:|--:|--:|--:|---|\n"
-    for name, part in rows:
+    for name, part, value in rows:
         effect = "" if part.effect is None else f"{part.effect:+.2f}"
-        numbers = f"{part.pairs} | {_difference(part)} | {_p(part.p or 0.0)} | {effect}"
+        p = f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
+        numbers = f"{part.pairs} | {_difference(part)} | {p} | {effect}"
         yield f"| `{name}` | {cell(part.says)} | {numbers} | {part.verdict} |\n"
     yield (
         "\nThe difference is the mean over the pairs of seeds with its 95 % interval, in the unit of the score: "
@@ -362,7 +351,3 @@ def _difference(part: Part) -> str:
     low, high = part.interval
     places = max(0, 2 - math.floor(math.log10(high - low))) if high > low else 4
     return f"{part.direction:+z.{places}f} [{low:z.{places}f}, {high:z.{places}f}]"
-
-
-def _p(value: float) -> str:
-    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"

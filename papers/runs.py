@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shlex
@@ -163,7 +162,8 @@ class Runs:
                     f"There is no folder '{folder}' with studies to judge by. Name the one that holds them with "
                     "--results; without it the records of the papers are judged."
                 )
-        records = [path for folder in self.folders for path in folder.iterdir() if _is_record(path)]
+        every = [path for folder in self.folders for path in folder.iterdir()]
+        records = [path for path in every if (path / TRIALS).is_dir() or (path.is_file() and path.suffix == ".json")]
         return {path.name: path for path in sorted(records, key=lambda path: path.name)}
 
     @property
@@ -195,7 +195,9 @@ class Runs:
             raise DataError(f"There are no records of the study {name!r}; run it: {command_of_recipe(name)}.")
         if name not in self._read:
             folder = self.paths[name]
-            records = [Record.from_json(path.read_text("utf-8"), source=f"'{path}'") for path in _records(folder)]
+            paths = sorted((folder / TRIALS).glob("*.json"))
+            records = [Record.from_json(path.read_text("utf-8"), source=f"'{path}'") for path in paths]
+            records.sort(key=lambda record: int(record.settings.get("store", {}).get("position", 0)))
             outcomes = [Outcome.read(record) for record in records]
             trained = {outcome.trial.activation.label: outcome for outcome in outcomes if outcome.trial.kind == "train"}
             machines = dict.fromkeys(record.hardware.gpu or record.hardware.cpu for record in records)
@@ -222,14 +224,3 @@ class Runs:
                 f"--smoke the same command makes one to judge by: {record.command}."
             )
         return record
-
-
-def _is_record(path: Path) -> bool:
-    return (path / TRIALS).is_dir() or (path.is_file() and path.suffix == ".json")
-
-
-def _records(folder: Path) -> list[Path]:
-    def place(path: Path) -> int:
-        return int(json.loads(path.read_text("utf-8")).get("settings", {}).get("store", {}).get("position", 0))
-
-    return sorted(sorted((folder / TRIALS).glob("*.json")), key=place)

@@ -96,7 +96,7 @@ def test_binary_files_of_another_length_or_set_are_refused(tmp_path: Path) -> No
         with pytest.raises(DataError, match="no whole records of 3,073 bytes"):
             load_image_set("cifar-10", tmp_path, check=False)
     (place / "test_batch.bin").write_bytes(bytes([10]) + whole[1:])
-    with pytest.raises(DataError, match=r"\(test\) has the label 10, where labels are 0 to 9"):
+    with pytest.raises(DataError, match=r"\(test\) has the label 10; labels are 0 to 9"):
         load_image_set("cifar-10", tmp_path, check=False)
 
 

@@ -238,7 +238,7 @@ def test_damaged_shards_are_refused(tmp_path: Path) -> None:
     np.save(folder / "00001-buckets.npy", buckets + 10_000)
     refused("buckets beyond their number")
     np.save(folder / "00001-buckets.npy", buckets[:, 1:])
-    refused(r"holds \(26, 9\) in int16, not what its meta.json says. Make the shards again")
+    refused(r"holds \(26, 9\) in int16, unlike meta.json. Make the shards again")
     (folder / "00001-buckets.npy").write_bytes(b"\x93NUMPY")
     refused("00001-buckets.npy' could not be read")
     (folder / "00001-buckets.npy").unlink()

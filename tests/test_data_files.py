@@ -54,7 +54,7 @@ def test_a_name_that_promises_too_much(tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"file{ending}"
     for content in (b"", b"plain", bz2.compress(b"plain")):
         file.write_bytes(content)
-        with pytest.raises(DataError, match=rf"is called \{ending} and is not compressed so"):
+        with pytest.raises(DataError, match=rf"is called \{ending} but not compressed so"):
             read_bytes(file, what="text", most_bytes=9)
 
 

@@ -156,7 +156,7 @@ def test_damage_of_the_compression_is_a_sentence(tmp_path: Path) -> None:
     file.write_bytes(whole)
     assert read_idx(file).tolist() == list(range(200))
     file.write_bytes(idx_bytes(torch.arange(3)))
-    with pytest.raises(DataError, match=r"is called \.gz and is not compressed so"):
+    with pytest.raises(DataError, match=r"is called \.gz but not compressed so"):
         read_idx(file)
 
 

@@ -281,7 +281,7 @@ def test_interpolation_asks_the_function_itself_while_it_moves_fast():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"f": "relu", "depth": 0}, "at least 1"),
+        ({"f": "relu", "depth": 0}, "from 1 to"),
         ({"f": "relu", "depth": 2.5}, "whole number"),
         ({"f": "relu", "depth": 5, "correlation": 1.0}, "strictly between"),
         ({"f": "relu", "depth": 5, "one_minus_c": math.nan}, "strictly between"),

@@ -217,7 +217,7 @@ def test_a_record_under_another_name_is_refused(url: str, trials: list[Trial]) -
     store = RunStore(url)
     add(store, trials[0])
     store.folder.move(f"trials/{trials[0].key}.json", f"trials/{trials[1].key}.json")
-    with pytest.raises(DamagedError, match=f"record of another trial, '{trials[0].key}'"):
+    with pytest.raises(DamagedError, match=f"of another trial, '{trials[0].key}'"):
         store.outcome(trials[1].key)
 
 

@@ -184,7 +184,7 @@ def test_differences_without_spread_are_judged_by_signs_alone() -> None:
         (lambda: compare_each([1.0, math.nan], [1.0, 2.0]), "finite"),
         (lambda: compare_each([1.0, 3.0], [1.0, 2.0], margin=0.0), "margin"),
         (lambda: compare_each([1.0, 3.0], [1.0, 2.0], level=1.0), "level"),
-        (lambda: compare_sets(Estimate(1.0, without=(1.0,) * 4), Estimate(1.0, without=(1.0,) * 5)), "seed by seed"),
+        (lambda: compare_sets(Estimate(1.0, without=(1.0,) * 4), Estimate(1.0, without=(1.0,) * 5)), "the same seeds"),
         (lambda: sign_flips([]), "up to 20"),
         (lambda: compare_each(["good"], ["bad"]), "one number for each seed"),
         (lambda: compare_each(torch.ones(2, 2), torch.ones(2, 2)), "one number for each seed"),

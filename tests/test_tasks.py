@@ -272,7 +272,7 @@ def test_a_recipe_with_a_task_is_written_and_read_and_made_small(text):
         (DISTIL, "task.teacher=vgg9", r"task\.teacher must be .*'vgg9' was given.*Did you mean 'vgg8'"),
         (DISTIL, "task.techer=mlp", r"task\.techer is no key.*Did you mean 'teacher'"),
         (DISTIL, "training.engine=loop", r"needs training\.engine 'replicas' or 'compiled'"),
-        (DISTIL, "training.loss=bce_with_logits", r"loss of its own: leave training\.loss"),
+        (DISTIL, "training.loss=bce_with_logits", r"its own loss: leave training\.loss"),
         (DISTIL, "activations=[{name: squaf, k: 4, mode: sampled, price: 1}]", "add 'task: {kind: code}'"),
         (DISTIL, "activations=[{name: relu, mode: sampled}]", "mode must be for squaf alone"),
         (CODE, "activations=[{name: squaf, k: 4, price: 1}]", "price must be beside mode: sampled"),

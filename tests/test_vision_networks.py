@@ -204,7 +204,7 @@ def test_a_recipe_may_name_them() -> None:
     [
         ({"classes": 0}, "classes must be a whole number above 0"),
         ({"activation": nn.ReLU()(torch.zeros(1))}, "must be a function that returns a new module"),
-        ({"activation": lambda: 3}, "it returned a int"),
+        ({"activation": lambda: 3}, "not a int"),
     ],
     ids=["classes", "no function", "no module"],
 )

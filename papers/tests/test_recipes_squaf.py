@@ -124,7 +124,7 @@ def test_baselines_of_papers_are_taken_by_name():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["init=matched"], "init 'matched' needs functions of single numbers, and activations[0].name 'polyrelu'"),
+        (["init=matched"], "init 'matched' needs functions of single numbers, not activations[0].name 'polyrelu'"),
         (["activations.0.order=0"], "order must be a whole number of at least 1"),
         (["activations.1.colour=1"], "activations[1]: "),
         (["activations.0.name=polyreluu"], "There is no activation named 'polyreluu'"),

@@ -49,7 +49,7 @@ def resnet56(*, classes: int = 100, activation: Factory = nn.ReLU, seed: int = 0
 
     Reference: He, Zhang, Ren, Sun (2016), section 4.2.
     """
-    return built(lambda: _resnet((16, 32, 64), 9, classes), activation=activation, classes=classes, seed=seed)
+    return built(lambda: _resnet((16, 32, 64), 9, classes), activation, classes, seed)
 
 
 def resnet18(*, classes: int = 10, activation: Factory = nn.ReLU, seed: int = 0) -> nn.Module:
@@ -57,7 +57,7 @@ def resnet18(*, classes: int = 10, activation: Factory = nn.ReLU, seed: int = 0)
 
     11,173,962 parameters with 10 classes, 11,220,132 with 100.
     """
-    return built(lambda: _resnet((64, 128, 256, 512), 2, classes), activation=activation, classes=classes, seed=seed)
+    return built(lambda: _resnet((64, 128, 256, 512), 2, classes), activation, classes, seed)
 
 
 def wrn16_2(*, classes: int = 100, activation: Factory = nn.ReLU, seed: int = 0) -> nn.Module:
@@ -67,12 +67,12 @@ def wrn16_2(*, classes: int = 100, activation: Factory = nn.ReLU, seed: int = 0)
 
     Reference: Zagoruyko, Komodakis (2016).
     """
-    return built(lambda: _wide(2, classes), activation=activation, classes=classes, seed=seed)
+    return built(lambda: _wide(2, classes), activation, classes, seed)
 
 
 def wrn40_2(*, classes: int = 100, activation: Factory = nn.ReLU, seed: int = 0) -> nn.Module:
     """Depth 40 and width 2: 37 places, 2,255,156 parameters with 100 classes. See `wrn16_2`."""
-    return built(lambda: _wide(6, classes), activation=activation, classes=classes, seed=seed)
+    return built(lambda: _wide(6, classes), activation, classes, seed)
 
 
 class BasicBlock(nn.Module):
@@ -150,7 +150,7 @@ def shufflenetv1(*, classes: int = 100, activation: Factory = nn.ReLU, seed: int
 
     Reference: Zhang, Zhou, Lin, Sun (2018); the form for CIFAR is that of Tian, Krishnan, Isola (2019).
     """
-    return built(lambda: _shufflenet(classes), activation=activation, classes=classes, seed=seed)
+    return built(lambda: _shufflenet(classes), activation, classes, seed)
 
 
 class Shuffle(nn.Module):
@@ -215,12 +215,12 @@ def vgg8(*, classes: int = 100, activation: Factory = nn.ReLU, seed: int = 0) ->
 
     Reference: Simonyan, Zisserman (2014); the form for CIFAR is that of Tian, Krishnan, Isola (2019).
     """
-    return built(lambda: _vgg((1, 1, 1, 1, 1), classes), activation=activation, classes=classes, seed=seed)
+    return built(lambda: _vgg((1, 1, 1, 1, 1), classes), activation, classes, seed)
 
 
 def vgg13(*, classes: int = 100, activation: Factory = nn.ReLU, seed: int = 0) -> nn.Module:
     """Five stages of two convolutions: 10 places, 9,462,180 parameters with 100 classes. See `vgg8`."""
-    return built(lambda: _vgg((2, 2, 2, 2, 2), classes), activation=activation, classes=classes, seed=seed)
+    return built(lambda: _vgg((2, 2, 2, 2, 2), classes), activation, classes, seed)
 
 
 def _vgg(depths: Sequence[int], classes: int) -> nn.Sequential:
@@ -269,7 +269,7 @@ def vit_tiny(
             model.head = nn.Sequential(OrderedDict(pre_logits=fc, tanh=nn.Tanh(), head=head))
         return model
 
-    return built(make, activation=activation, classes=classes, seed=seed, is_place=_is_gelu)
+    return built(make, activation, classes, seed, _is_gelu)
 
 
 def deit_tiny(
@@ -279,11 +279,8 @@ def deit_tiny(
 
     5,365,076 parameters with 10 classes and 5,399,816 with 100; image=224 and patch=16 with 1000 have 5,910,800.
     """
-
-    def make() -> nn.Module:
-        return _timm("deit_tiny_distilled_patch16_224", classes=classes, img_size=image, patch_size=patch)
-
-    return built(make, activation=activation, classes=classes, seed=seed, is_place=_is_gelu)
+    sizes = {"classes": classes, "img_size": image, "patch_size": patch}
+    return built(lambda: _timm("deit_tiny_distilled_patch16_224", **sizes), activation, classes, seed, _is_gelu)
 
 
 def tnt_small(
@@ -293,11 +290,8 @@ def tnt_small(
 
     21,525,298 parameters with 10 classes and 21,559,948 with 100.
     """
-
-    def make() -> nn.Module:
-        return _timm("tnt_s_legacy_patch16_224", classes=classes, img_size=image, patch_size=patch)
-
-    return built(make, activation=activation, classes=classes, seed=seed, is_place=_is_gelu)
+    sizes = {"classes": classes, "img_size": image, "patch_size": patch}
+    return built(lambda: _timm("tnt_s_legacy_patch16_224", **sizes), activation, classes, seed, _is_gelu)
 
 
 def convnext_tiny(*, classes: int = 10, activation: Factory = nn.GELU, seed: int = 0) -> nn.Module:
@@ -305,13 +299,7 @@ def convnext_tiny(*, classes: int = 10, activation: Factory = nn.GELU, seed: int
 
     Images of 32 x 32 leave one pixel in the last stage.
     """
-    return built(
-        lambda: _timm("convnext_tiny", classes=classes),
-        activation=activation,
-        classes=classes,
-        seed=seed,
-        is_place=_is_gelu,
-    )
+    return built(lambda: _timm("convnext_tiny", classes=classes), activation, classes, seed, _is_gelu)
 
 
 def _timm(name: str, *, classes: int, **arguments: Any) -> Any:
@@ -340,11 +328,7 @@ def enlarged(
         made: Any = _timm(model, classes=classes)
         return nn.Sequential(nn.Upsample(size=(side, side), mode="bilinear", align_corners=False), made)
 
-    return built(make, activation=activation, classes=classes, seed=seed, is_place=_is_activation)
-
-
-def _is_activation(module: nn.Module) -> bool:
-    return type(module).__name__ in _ACTIVATIONS
+    return built(make, activation, classes, seed, lambda module: type(module).__name__ in _ACTIVATIONS)
 
 
 Factory = Callable[[], nn.Module]
@@ -356,7 +340,6 @@ class Place(nn.Identity):
 
 def built(
     make: Callable[[], nn.Module],
-    *,
     activation: Factory,
     classes: int,
     seed: int,
@@ -380,15 +363,11 @@ def built(
         for path, module in list(model.named_modules()):
             if is_place(module):
                 parent, _, name = path.rpartition(".")
-                setattr(model.get_submodule(parent), name, _new(activation))
+                made = activation()
+                if not isinstance(made, nn.Module):
+                    raise ParameterError(f"activation() must return an nn.Module, not a {type(made).__name__}.")
+                setattr(model.get_submodule(parent), name, made)
     return model
-
-
-def _new(activation: Factory) -> nn.Module:
-    made = activation()
-    if not isinstance(made, nn.Module):
-        raise ParameterError(f"activation() must return a torch.nn.Module, and it returned a {type(made).__name__}.")
-    return made
 
 
 def conv(inputs: int, outputs: int, size: int, *, stride: int = 1, groups: int = 1, bias: bool = False) -> nn.Conv2d:

@@ -394,7 +394,9 @@ def load_criteo(folder: str | os.PathLike[str] | None = None) -> Parts:
         return {part: _of_text(path) for part, path in texts.items() if path}
     raw = _text(root, "train.txt")
     if raw is not None:
-        raise DataError(f"'{raw}' is Criteo's text, which studies read as shards. Make them with: {_made(raw, root)}")
+        raise DataError(
+            f"'{raw}' is Criteo's text, which studies read as shards. Make them once with: {_made(raw, root)}"
+        )
     names = ", ".join(f"'criteo/{name}'" for name in _TEXTS.values())
     searched = (
         f"'{_SHARDS[0]}/meta.json' (shards that `{COMMAND}` makes of Kaggle's train.txt), 'criteo/train.txt', and "

@@ -138,7 +138,7 @@ def _decompressed(file: BufferedReader, path: str | os.PathLike[str]) -> Buffere
     if start.startswith(_XZ):
         return lzma.LZMAFile(file)
     if (ending := Path(path).suffix) in _ENDINGS:
-        raise DataError(f"'{path}' is called {ending} and is not compressed so. It is damaged or renamed.")
+        raise DataError(f"'{path}' is called {ending} but not compressed so. It is damaged or renamed; get it again.")
     return file
 
 
@@ -179,4 +179,6 @@ def need_package(name: str, purpose: str, extra: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or name).partition(".")[0] != name.partition(".")[0]:
             raise  # the package is there, and something that it imports is not
-        raise MissingToolError(f"{purpose}, which is not installed: pip install 'softknee[{extra}]'") from error
+        raise MissingToolError(
+            f"{purpose}, which is not installed. Install it with: pip install 'softknee[{extra}]'"
+        ) from error

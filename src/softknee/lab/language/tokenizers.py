@@ -57,7 +57,9 @@ def load_gpt2_tokenizer(folder: str | os.PathLike[str] | None = None, *, check: 
     try:
         vocabulary = json.loads(texts["encoder.json"])
     except json.JSONDecodeError as error:
-        raise DataError(f"encoder.json in '{root}' is damaged (line {error.lineno}: {error.msg}).") from error
+        raise DataError(
+            f"encoder.json in '{root}' is damaged (line {error.lineno}: {error.msg}). Take it anew."
+        ) from error
     if not isinstance(vocabulary, dict) or sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise DataError(f"encoder.json in '{root}' does not number its pieces from 0 on, so it is no vocabulary.")
     if END not in vocabulary:
@@ -169,4 +171,4 @@ def read_story_tokenizer(path: str | os.PathLike[str]) -> StoryTokenizer:
     try:
         return StoryTokenizer(pieces, scores)
     except UnicodeDecodeError as error:
-        raise DataError(f"'{path}' is no llama2.c tokenizer: a piece is not UTF-8 ({error}).") from error
+        raise DataError(f"'{path}' is no llama2.c tokenizer: a piece is not UTF-8 ({error}). Take it anew.") from error

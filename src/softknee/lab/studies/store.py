@@ -769,4 +769,6 @@ def _refuse_others(store: RunStore, others: Sequence[RunStore], described: Seque
         if not what and ours.recipe.get("device") == "cpu" and theirs.threads != ours.threads:
             what = f"that ran with {theirs.threads} threads, and not with {ours.threads}: last bits depend on it"
         if what:
-            raise StoreError(f"'{other.url}' holds a study {what}. Only parts of one study can be merged.")
+            raise StoreError(
+                f"'{other.url}' holds a study {what}. Only parts of one study are merged; nothing was changed."
+            )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,7 +29,6 @@ from .recipe import (
     Recipe,
     Seeds,
     Task,
-    Training,
 )
 from .texts import Texts
 from .trial import Chosen, Trial
@@ -41,50 +41,47 @@ def train_trials(recipe: Recipe, examples: Examples | Texts, tuned: Tuned | None
 
     tuned:  what `choose_tuned` found; an activation that is not in it has the recipe's own values.
     """
-    common = _common(recipe, examples) | _task(recipe, examples)
-    measures = tuple(measure for measure in recipe.measures if measure != "cost")
-    trials = []
-    for chosen in every_chosen(recipe):
-        rate, decay = (tuned or {}).get(chosen.label, (recipe.training.learning_rate, recipe.training.weight_decay))
-        trials.append(
-            Trial(
-                kind="train",
-                activations=(chosen,),
-                training=_training(recipe, chosen, rate, decay),
-                seeds=recipe.seeds,
-                select=recipe.select,
-                hardening=recipe.hardening if chosen.harden else None,
-                measures=measures,
-                keep=recipe.keep,
-                augment=recipe.augment,
-                **common,
-            )
-        )
-    return trials
+    usual = recipe.training.learning_rate, recipe.training.weight_decay
+    settings = {
+        "kind": "train",
+        "seeds": recipe.seeds,
+        "measures": tuple(measure for measure in recipe.measures if measure != "cost"),
+        "keep": recipe.keep,
+    }
+    trials = _trials(recipe, examples)
+    return [trials(chosen, *(tuned or {}).get(chosen.label, usual), **settings) for chosen in every_chosen(recipe)]
 
 
 def tuning_trials(recipe: Recipe, examples: Examples | Texts) -> list[Trial]:
     """For each activation every learning rate with every weight decay of `tuning`, on seeds that the study has not."""
     if recipe.tuning is None:
         return []
-    common = _common(recipe, examples) | _task(recipe, examples)
     rates = recipe.tuning.learning_rate or (recipe.training.learning_rate,)
     decays = recipe.tuning.weight_decay or (recipe.training.weight_decay,)
-    return [
-        Trial(
-            kind="tune",
+    seeds, trials = Seeds(count=recipe.tuning.seeds, first=FIRST_TUNING_SEED), _trials(recipe, examples)
+    every = itertools.product(every_chosen(recipe), rates, decays)
+    return [trials(chosen, rate, decay, kind="tune", seeds=seeds) for chosen, rate, decay in every]
+
+
+def _trials(recipe: Recipe, examples: Examples | Texts) -> Callable[..., Trial]:
+    """Makes the trial of an activation with a learning rate and a weight decay, and with other settings of `Trial`."""
+    teacher = teacher_trial(recipe, examples)
+    common = _common(recipe, examples)
+    common |= {"task": _anywhere_task(recipe.task), "teacher": "" if teacher is None else teacher.key}
+
+    def trial(chosen: Chosen, rate: float, decay: float, **settings: Any) -> Trial:
+        own = {} if chosen.rate is None else {"activation_rate": chosen.rate}
+        return Trial(
             activations=(chosen,),
-            training=_training(recipe, chosen, rate, decay),
-            seeds=Seeds(count=recipe.tuning.seeds, first=FIRST_TUNING_SEED),
+            training=replace(recipe.training, learning_rate=rate, weight_decay=decay, **own),
             select=recipe.select,
             hardening=recipe.hardening if chosen.harden else None,
             augment=recipe.augment,
             **common,
+            **settings,
         )
-        for chosen in every_chosen(recipe)
-        for rate in rates
-        for decay in decays
-    ]
+
+    return trial
 
 
 def teacher_trial(recipe: Recipe, examples: Examples | Texts) -> Trial | None:
@@ -163,16 +160,6 @@ def refuse_unknown(only: Sequence[str], recipe: Recipe) -> None:
             labels = [chosen.label for chosen in every]
             near = did_you_mean(wanted, labels) or f" It has {', '.join(labels)}."
             raise ParameterError(f"The study {recipe.name!r} has no activation {wanted!r}.{near}")
-
-
-def _training(recipe: Recipe, chosen: Chosen, rate: float, decay: float) -> Training:
-    own = {} if chosen.rate is None else {"activation_rate": chosen.rate}
-    return replace(recipe.training, learning_rate=rate, weight_decay=decay, **own)
-
-
-def _task(recipe: Recipe, examples: Examples | Texts) -> dict[str, Any]:
-    teacher = teacher_trial(recipe, examples)
-    return {"task": _anywhere_task(recipe.task), "teacher": "" if teacher is None else teacher.key}
 
 
 def _common(recipe: Recipe, examples: Examples | Texts) -> dict[str, Any]:
