@@ -20,6 +20,7 @@ slope up to its change there: |f''/f'| eps |y|, and at a minimum m with f'' = c 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import weakref
@@ -64,8 +65,8 @@ _FARTHEST = 3e38  # a float32 number
 def solve(part: Expr, value: Expr) -> Expr | None:
     """The x with part(x) = value, where algebra finds one that is computed without loss; else None.
 
-    >>> solve(2 * Softplus(x) + 1, sympy.Symbol("a"))
-    Max(0, a/2 - 1/2) + log(-Expm1(-Max(0, a/2 - 1/2)))
+    >>> solve(2 * sympy.exp(x) + 1, sympy.Symbol("a"))
+    log(Max(0, a/2 - 1/2))
     """
     if part == x:
         return value
@@ -135,6 +136,19 @@ def _linear_and_root(part: Expr, value: Expr) -> Expr | None:
     if not equation.is_polynomial(x) or sympy.degree(equation, x) != 1:
         return None
     return sympy.expand(-equation.coeff(x, 0) / equation.coeff(x, 1))
+
+
+def _solve_parabola(part: Expr, anchor: Expr, direction: int, slack: Expr) -> Expr:
+    """On one side of its beginning: t = 2h/(k + sqrt(k^2 + 4ah)), in which nothing cancels."""
+    a = sympy.Poly(part, x).all_coeffs()[0]
+    height = sympy.cancel(part.subs(x, anchor))
+    slope = sympy.cancel(sympy.diff(part, x).subs(x, anchor)) * direction
+    rise = Max(Y - height, 0)
+    if slope == 0:
+        t = sympy.sqrt(Max(rise, slack * Abs(height) / 4) / a)
+    else:
+        t = 2 * rise / Max(slope + sympy.sqrt(Max(slope**2 + 4 * a * rise, 0)), _TINY)
+    return anchor + direction * t
 
 
 # -- by Newton's steps --------------------------------------------------------------------------------------
@@ -222,6 +236,33 @@ class Curve:
 
     def slope(self, z: float) -> float:
         return self(_numbers(z))[1].item()
+
+    def signs(self, low: float, high: float) -> list[int]:
+        """The signs of the slope between two seams, each change once."""
+        reach = _geometric(1e-3, 300, 1500)
+        if math.isinf(low) and math.isinf(high):
+            z = torch.cat([-reach.flip(0), reach])
+        elif math.isinf(low):
+            z = high - reach.flip(0) * max(1.0, abs(high))
+        elif math.isinf(high):
+            z = low + reach * max(1.0, abs(low))
+        else:
+            z = _linear(low, high, 1003)[1:-1]
+        slope = self(z)[1]
+        return slope[slope.abs() > 1e-14].sign().unique_consecutive().int().tolist()
+
+    def turn(self) -> float:
+        """Where the slope changes from minus to plus."""
+        z = _linear(-30, 30, 60001)
+        slope = self(z)[1]
+        change = ((slope[:-1] < 0) & (slope[1:] >= 0)).nonzero().flatten().tolist()
+        if len(change) != 1:
+            raise _Refusal("the minimum of this one was not found between -30 and 30")
+        low, high = z[change[0]].item(), z[change[0] + 1].item()
+        for _ in range(80):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.slope(middle) < 0 else (low, middle)
+        return (low + high) / 2
 
     def order(self, z: float, other: float) -> tuple[int, float]:
         """(n, c) where f moves away from its value at z like c t^n, t the way towards the other end.
@@ -345,7 +386,6 @@ class Inverse:
     select:   an expression that has, for each piece, what a function makes of its branch (or its x, where algebra finds
               it), given the rounding of y.
     steps:    how many steps, per dtype.
-    numbers:  the fixed parameters whose values it was made for.
     """
 
     act: Activation
@@ -353,8 +393,7 @@ class Inverse:
     width: Expr
     branches: tuple[Branch, ...]
     select: Callable[[Callable[[Branch | Expr], Expr], float], Expr]
-    numbers: Mapping[str, float]
-    steps: Mapping[torch.dtype, int]
+    steps: Mapping[torch.dtype, int] = field(default_factory=dict)
     key: str = field(init=False)
     derived: Derived = field(default_factory=Derived, init=False, repr=False)
 
@@ -510,256 +549,188 @@ def _inverse(act: Activation, free: tuple[str, ...], fixed: tuple[tuple[str, flo
         ) from None
 
 
+Span = tuple[Expr, Expr, Expr]
+"""Where a piece begins and ends (which may be infinite) on the way of rising values, and its expression."""
+
+
 class _Builder:
+    """Makes the inverse of a definition at these values, and at any values of the free parameters."""
+
     def __init__(self, act: Activation, free: tuple[str, ...], values: dict[str, float]) -> None:
         self.act, self.free, self.values = act, free, values
+        self.branches: list[Branch] = []
         if act.implicit is not None:
             raise _Refusal("this one is given by an equation that is solved for its value")
-        self.formula = act.formula
-        self.numbers: dict[str, float] = {}
         try:
-            self.pieces = split(self.formula)
-        except DefinitionError:
-            if all(p.name in free for p in act.params):
-                raise
-            self._put_numbers()
-            self.pieces = split(self.formula)
-        self.branches: list[Branch] = []
-        self.scale: tuple[Expr, dict[str, float]] | None = None
+            self.pieces = split(act.formula)
+        except DefinitionError:  # parameters decide the order of its seams
+            fixed = {p.symbol: sympy.Float(values[p.name], 20) for p in act.params if p.name not in free}
+            self.pieces = split(act.formula.subs(fixed))
 
-    def _put_numbers(self) -> None:
-        self.numbers = {p.name: self.values[p.name] for p in self.act.params if p.name not in self.free}
-        self.formula = self.formula.subs(
-            {p.symbol: sympy.Float(self.values[p.name], 20) for p in self.act.params if p.name in self.numbers}
-        )
-
-    # -- numbers ------------------------------------------------------------------------------------------
-
-    def at(self, expr: Expr, values: Mapping[str, float] | None = None) -> float:
-        values = self.values if values is None else values
+    def at(self, expr: Expr, values: Mapping[str, float]) -> float:
         return float(expr.subs({p.symbol: values[p.name] for p in self.act.params}))
 
-    # -- shape --------------------------------------------------------------------------------------------
-
     def build(self) -> Inverse:
-        ends = [None, *self.pieces.seams, None]
-        spans = [(ends[i], ends[i + 1], part) for i, part in enumerate(self.pieces.parts)]
-        f = Curve(self.act, self.values)
-        signs: list[tuple[int, int]] = []  # (sign, span), each change once
+        f, ends = Curve(self.act, self.values), [-sympy.oo, *self.pieces.seams, sympy.oo]
+        spans = list(zip(ends, ends[1:], self.pieces.parts, strict=False))
+        signs: list[tuple[int, int]] = []  # of the slope, with the span where it begins
         for index, (low, high, _) in enumerate(spans):
-            z = _samples(None if low is None else self.at(low), None if high is None else self.at(high))
-            slope = f(z)[1]
-            for sign in slope[slope.abs() > 1e-14].sign().unique_consecutive().int().tolist():
+            for sign in f.signs(self.at(low, self.values), self.at(high, self.values)):
                 if not signs or signs[-1][0] != sign:
                     signs.append((sign, index))
         shape = [sign for sign, _ in signs]
         if shape == [1]:
             place, left, right = None, [], spans
-            self._prove_monotone()
         elif shape == [-1, 1]:
             place, left, right = self._minimum(spans, signs[1][1])
-            self._refuse_jumps(f)
-            self._prove_minimum(place)
-        elif shape in ([-1], []):
-            raise _Refusal("this one never rises")
         else:
-            raise _Refusal("this one turns more than once: one output belongs to more than two inputs")
+            turns = "turns more than once: one output belongs to more than two inputs"
+            raise _Refusal(f"this one {turns if 1 in shape else 'never rises'}")
+        self._prove(place)
         above = self._side(right, 1)
-        below = self._side([(high, low, part) for low, high, part in reversed(left)], -1) if left else None
+        below = self._side([(high, low, part) for low, high, part in reversed(left)], -1) if left else above
 
         def select(payload: Callable[[Branch | Expr], Expr], rounding: float) -> Expr:
-            if below is None:
-                return above(payload, rounding)
             sides = above(payload, rounding), below(payload, rounding)
             return sides[0] if sides[0] == sides[1] else Piecewise((sides[0], SIDE), (sides[1], True), evaluate=False)
 
-        width = self.scale[0] if self.scale else sympy.Integer(1)
-        inverse = Inverse(self.act, place, width, tuple(self.branches), select, dict(self.numbers), {})
+        width = self.scale[0] if self.branches else sympy.Integer(1)
+        inverse = Inverse(self.act, place, width, tuple(self.branches), select)
         return self._with_steps(inverse) if self.branches else inverse
 
-    def _prove_monotone(self) -> None:
-        claims = self.act.claims
-        condition = claims.monotone if claims is not None else None
-        if condition is True:
-            return
-        if condition is None or condition is False:
-            self._prove(None)
-            return
-        numbers = {p.symbol: self.values[p.name] for p in self.act.params if p.name not in self.free}
-        left = sympy.sympify(condition).subs(numbers)
-        if left != sympy.true:
-            names = ", ".join(sorted(str(symbol) for symbol in left.free_symbols))
-            if not names:
-                raise _Refusal(f"this one falls, as {condition} does not hold")
-            raise _Refusal(f"this one falls for some values of {names} (it never does where {condition}); fix {names}")
+    # -- shape --------------------------------------------------------------------------------------------
 
-    def _prove(self, place: Expr | None) -> None:
-        """By a certificate, which is of numbers: the function of width 1 stands for those of all widths."""
-        unit = self._scaled()[1]
-        reason = service("prove_shape")(self.act, unit, None if place is None else self.at(place, unit))
-        if reason:
-            raise _Refusal(f"no certificate was found that this one has one ({reason})")
-
-    def _refuse_jumps(self, f: Curve) -> None:
-        for seam in map(self.at, self.pieces.seams):
-            near = 1e-9 * max(1.0, abs(seam))
-            if abs(f.value(seam + near) - f.value(seam - near)) > 1e-6 * max(1.0, abs(seam)):
-                raise _Refusal(f"this one jumps at {seam:g}")
-
-    def _prove_minimum(self, place: Expr) -> None:
-        claims = self.act.claims
-        if claims is None or not claims.one_minimum:
-            self._prove(place)
-
-    def _minimum(self, spans: list[Any], index: int) -> tuple[Expr, list[Any], list[Any]]:
+    def _minimum(self, spans: list[Span], index: int) -> tuple[Expr, list[Span], list[Span]]:
         """Where the slope changes its sign, and the spans on its two sides."""
         low, high, part = spans[index]
-        if low is not None:
-            slope = Curve(self.act, self.values)(_samples(self.at(low), None if high is None else self.at(high)))[1]
-            if slope[slope.abs() > 1e-14][0] > 0:
-                return low, spans[:index], spans[index:]
+        signs = Curve(self.act, self.values).signs(self.at(low, self.values), self.at(high, self.values))
+        if signs[0] > 0:  # at the seam
+            return low, spans[:index], spans[index:]
         if part.is_polynomial(x) and sympy.degree(part, x) == 2:
             place = sympy.solve(sympy.diff(part, x), x)[0]
         else:
-            width, unit = self._scaled()
-            place = sympy.Float(self._root(unit), 17) * width
+            width, unit = self.scale
+            place = sympy.Float(Curve(self.act, unit).turn(), 17) * width
         return place, [*spans[:index], (low, place, part)], [(place, high, part), *spans[index + 1 :]]
 
-    def _root(self, values: Mapping[str, float]) -> float:
-        f, z = Curve(self.act, values), _linear(-30, 30, 60001)
-        slope = f(z)[1]
-        change = ((slope[:-1] < 0) & (slope[1:] >= 0)).nonzero().flatten().tolist()
-        if len(change) != 1:
-            raise _Refusal("its minimum was not found")
-        low, high = z[change[0]].item(), z[change[0] + 1].item()
-        for _ in range(80):
-            middle = (low + high) / 2
-            low, high = (middle, high) if f.slope(middle) < 0 else (low, middle)
-        return (low + high) / 2
+    def _prove(self, place: Expr | None) -> None:
+        """By what the definition claims, or else by a certificate of the function of width 1."""
+        claims, f = self.act.claims, Curve(self.act, self.values)
+        condition = claims.monotone if claims is not None else None
+        if place is not None:
+            for seam in (self.at(seam, self.values) for seam in self.pieces.seams):
+                near = 1e-9 * max(1.0, abs(seam))
+                if abs(f.value(seam + near) - f.value(seam - near)) > 1e-6 * max(1.0, abs(seam)):
+                    raise _Refusal(f"this one jumps at {seam:g}")
+            condition = claims is not None and claims.one_minimum
+        if condition is None or condition is False:
+            unit = self.scale[1]
+            reason = service("prove_shape")(self.act, unit, None if place is None else self.at(place, unit))
+            if reason:
+                raise _Refusal(f"no certificate was found that this one has one ({reason})")
+            return
+        left = sympy.sympify(condition).subs(
+            {p.symbol: self.values[p.name] for p in self.act.params if p.name not in self.free}
+        )
+        if left != sympy.true:
+            names = ", ".join(sorted(str(symbol) for symbol in left.free_symbols))
+            raise _Refusal(
+                f"this one falls for some values of {names} (it never does where {condition}); fix {names}"
+                if names
+                else f"this one falls, because {condition} does not hold"
+            )
 
-    def _scaled(self) -> tuple[Expr, dict[str, float]]:
-        """The width of the function in its parameters, and parameters for which it is 1."""
-        if self.scale is None:
-            self.scale = self._find_scale()
-        return self.scale
-
-    def _find_scale(self) -> tuple[Expr, dict[str, float]]:
+    @functools.cached_property
+    def scale(self) -> tuple[Expr, dict[str, float]]:
+        """The width of the function in its parameters, and values for which it is 1; the others must be fixed."""
         z = torch.cat([-_geometric(1e-2, 20, 40), _geometric(1e-2, 20, 40)])
-        for p in self.act.params:
+        for p, power in itertools.product(self.act.params, (1, -1)):
             unit = self.values | {p.name: 1.0}
-            one = Curve(self.act, unit)
-            for power in (1, -1):
-                widths = {number: number**power for number in (1.7, 3.1)}
-                if p.constraint.allows(1.0) and all(
-                    torch.allclose(
-                        Curve(self.act, unit | {p.name: number})(z)[0],
-                        width * one(z / width)[0],
-                        rtol=1e-11,
-                        atol=1e-13,
-                    )
-                    for number, width in widths.items()
-                ):
-                    self._fix_others({p.name})
-                    return p.symbol**power, unit
-        self._fix_others(set())
+            one = Curve(self.act, unit)(z)[0]
+            wide = [(number**power, Curve(self.act, unit | {p.name: number})) for number in (1.7, 3.1)]
+            if p.symbol.is_positive and all(
+                torch.allclose(f(width * z)[0], width * one, rtol=1e-11, atol=1e-13) for width, f in wide
+            ):
+                self._refuse_free({p.name})
+                return p.symbol**power, unit
+        self._refuse_free(set())
         return sympy.Integer(1), self.values
 
-    def _fix_others(self, scaling: set[str]) -> None:
-        for p in self.act.params:
-            if p.name in scaling:
-                continue
-            if p.name in self.free:
-                raise _Refusal(
-                    f"the inverse of this one is made for one value of {p.name}; fix it instead of learning it"
-                )
-            self.numbers[p.name] = self.values[p.name]
+    def _refuse_free(self, scaling: set[str]) -> None:
+        if others := set(self.free) - scaling:
+            names = ", ".join(sorted(others))
+            raise _Refusal(f"the inverse of this one is made for one value of {names}; fix it instead of learning it")
 
     # -- pieces -------------------------------------------------------------------------------------------
 
-    def _side(self, spans: list[Any], direction: int) -> Callable[..., Expr]:
+    def _side(self, spans: Sequence[Span], direction: int) -> Callable[..., Expr]:
         """`Inverse.select` over spans in the order of rising values; each begins where the one before it ends."""
-        parts: list[tuple[Callable[[Expr], Branch | Expr], Expr | None, bool]] = []
-        for begin, end, part in spans:
-            parts += self._span(begin, end, part, direction)
+        parts = [part for span in spans for part in self._span(*span, direction)]
 
         def select(payload: Callable[[Branch | Expr], Expr], rounding: float) -> Expr:
             slack = sympy.Float(rounding)
-            made = payload(parts[-1][0](slack))
-            for place in range(len(parts) - 2, -1, -1):
-                inverse, last, flat = parts[place]
-                assert last is not None
-                if flat:
-                    when = last + slack * Abs(last) >= Y
-                elif parts[place + 1][2]:
-                    when = last - slack * Abs(last) > Y
-                else:
-                    when = last > Y
-                chosen = payload(inverse(slack))
-                if chosen != made:
-                    made = Piecewise((chosen, when), (made, True), evaluate=False)
-            return made
+            chosen = payload(parts[-1].inverse(slack))
+            for part, after in reversed(list(itertools.pairwise(parts))):
+                # A flat piece has the values that round to its own.
+                room = slack * Abs(part.last) * (part.flat - after.flat)
+                value = payload(part.inverse(slack))
+                if value != chosen:
+                    when = Y <= part.last + room if part.flat else Y < part.last + room  # noqa: SIM300
+                    chosen = Piecewise((value, when), (chosen, True), evaluate=False)
+            return chosen
 
         return select
 
-    def _span(self, begin: Any, end: Any, part: Expr, direction: int) -> Iterator[Any]:
-        """(x from y, the last value, flat) for each part of a span; the span leads from begin to end."""
+    def _span(self, begin: Expr, end: Expr, part: Expr, direction: int) -> Iterator[_Part]:
         if not part.has(x):
-            inside = _inside(begin, end, direction)
-            yield (lambda slack: inside), part if end is not None else None, True
+            inside = _inside(begin, end)
+            yield _Part(lambda slack: inside, part, flat=True)
             return
-        degree = sympy.degree(part, x) if part.is_polynomial(x) else None
-        closed = None if degree in (1, 2) else solve(part, Y)
-        if closed is None and (degree is None or degree > 2 or (degree == 2 and begin is None)):
-            yield from self._by_steps(begin, end, direction)
+        degree = sympy.degree(part, x) if part.is_polynomial(x) else 0
+        closed = solve(part, Y) if degree not in (1, 2) else None
+        if closed is None and (degree not in (1, 2) or (degree == 2 and begin.is_infinite)):
+            yield from self._by_steps(begin, end)
             return
-        last = None if end is None else sympy.cancel(part.subs(x, end))
+        last = end if end.is_infinite else sympy.cancel(part.subs(x, end))
+        if degree == 2:
+            yield _Part(lambda slack: _solve_parabola(part, begin, direction, slack), last)
+            return
         if degree == 1:
             k, c = sympy.Poly(part, x).all_coeffs()
-            line = (Y - c) / k
-            if not (k.is_positive or k.is_negative):
-                line = Piecewise((line, sympy.Ne(k, 0)), (_inside(begin, end, direction), True), evaluate=False)
-            yield (lambda slack: line), last, False
-        elif degree == 2:
-            yield (lambda slack: _parabola_from(part, begin, direction, slack)), last, False
-        else:
-            yield (lambda slack: closed), last, False
+            closed = (Y - c) / k
+            if not k.is_nonzero:
+                closed = Piecewise((closed, sympy.Ne(k, 0)), (_inside(begin, end), True), evaluate=False)
+        yield _Part(lambda slack: closed, last)
 
-    def _by_steps(self, begin: Any, end: Any, direction: int) -> list[Any]:
-        width, unit = self._scaled()
-        f = Curve(self.act, unit)
-        low = -direction * math.inf if begin is None else self.at(begin, unit)
-        high = direction * math.inf if end is None else self.at(end, unit)
-        last = None if end is None else sympy.Float(f.value(high), 17) * width
+    def _by_steps(self, begin: Expr, end: Expr) -> list[_Part]:
+        width, unit = self.scale
+        f, low, high = Curve(self.act, unit), self.at(begin, unit), self.at(end, unit)
         orders = f.order(low, high)[0], f.order(high, low)[0]
-        roots = [order > 1 for order in orders]
-        if all(roots) or max(orders) == 0:  # no end to begin from, or two
+        last = end if end.is_infinite else sympy.Float(f.value(high), 17) * width
+        if min(orders) > 1 or max(orders) == 0:  # two ends to begin from, or none
             middle = 0.0 if math.isinf(low - high) else (low + high) / 2
             height = sympy.Float(f.value(middle), 17) * width
-            return [(self._branch(f, middle, low), height, False), (self._branch(f, middle, high), last, False)]
-        slopes = [abs(f.slope(z)) if order else 0.0 for z, order in zip((low, high), orders, strict=True)]
-        from_low = roots[0] or (not roots[1] and slopes[0] >= slopes[1])
-        return [(self._branch(f, *((low, high) if from_low else (high, low))), last, False)]
+            return [self._branch(f, middle, low, height), self._branch(f, middle, high, last)]
+        slopes = [abs(f.slope(z)) if order else -1.0 for z, order in zip((low, high), orders, strict=True)]
+        from_low = orders[0] > 1 or (orders[1] <= 1 and slopes[0] >= slopes[1])
+        return [self._branch(f, *((low, high) if from_low else (high, low)), last)]
 
-    def _branch(self, f: Curve, anchor: float, far: float) -> Callable[[Expr], Branch]:
+    def _branch(self, f: Curve, anchor: float, far: float, last: Expr) -> _Part:
         branch = _fit(f, anchor, far)
         if branch is None:
             raise _Refusal("no way was found to compute the inverse of this one")
         self.branches.append(branch)
-        return lambda slack: branch
-
-    # -- how many steps -----------------------------------------------------------------------------------
+        return _Part(lambda slack: branch, last)
 
     def _with_steps(self, inverse: Inverse) -> Inverse:
-        _, unit = self._scaled()
-        f = Curve(self.act, unit)
+        """With the least number of steps that gives slopes to the digits of each type."""
+        unit = self.scale[1]
+        f, z = Curve(self.act, unit), torch.cat([-_geometric(1e-3, 60, 3000), _geometric(1e-3, 60, 3000)])
         place = -math.inf if inverse.place is None else self.at(inverse.place, unit)
-        z = torch.cat([-_geometric(1e-3, 60, 3000), _geometric(1e-3, 60, 3000)])
-        value, slope = f(z)
-        invert, error = inverse.torch(torch.float64), math.inf
+        (value, slope), invert, error = f(z), inverse.torch(torch.float64), math.inf
         counts: dict[torch.dtype, int] = {}
         for count in range(_MOST_STEPS + 1):
-            back = invert(value, z > place, *f.params, steps=count)
-            error = (f(back)[1] - slope).abs().max().item()
+            error = (f(invert(value, z > place, *f.params, steps=count))[1] - slope).abs().max().item()
             for dtype, most in _SLOPE_ERROR.items():
                 # With 24 bits or more a step takes back what rounding does to the guess.
                 if error <= most and count >= (dtype.itemsize >= 4):
@@ -768,39 +739,23 @@ class _Builder:
                 break
         if torch.float32 not in counts:
             raise _Refusal(f"the steps towards the inverse of this one do not settle (a slope is off by {error:.1g})")
-        counts.setdefault(torch.float64, _MOST_STEPS)
-        return replace(inverse, steps=counts)
+        return replace(inverse, steps={torch.float64: _MOST_STEPS} | counts)
 
 
-def _parabola_from(part: Expr, anchor: Expr, direction: int, slack: Expr) -> Expr:
-    a = sympy.Poly(part, x).all_coeffs()[0]
-    height = sympy.cancel(part.subs(x, anchor))
-    slope = sympy.cancel(sympy.diff(part, x).subs(x, anchor)) * direction
-    rise = Max(Y - height, 0)
-    if slope == 0:
-        t = sympy.sqrt(Max(rise, slack * Abs(height) / 4) / a)
-    else:
-        t = 2 * rise / Max(slope + sympy.sqrt(Max(slope**2 + 4 * a * rise, 0)), _TINY)
-    return anchor + direction * t
+@dataclass(frozen=True)
+class _Part:
+    """The inverse of a piece (given the rounding of y), its last value, and whether it is flat."""
+
+    inverse: Callable[[Expr], Branch | Expr]
+    last: Expr
+    flat: bool = False
 
 
-def _samples(low: float | None, high: float | None) -> Tensor:
-    """Points between two seams."""
-    reach = _geometric(1e-3, 300, 1500)
-    if low is None and high is None:
-        return torch.cat([-reach.flip(0), reach])
-    if low is None:
-        return high - reach.flip(0) * max(1.0, abs(high))
-    if high is None:
-        return low + reach * max(1.0, abs(low))
-    return _linear(low, high, 1003)[1:-1]
-
-
-def _inside(begin: Any, end: Any, direction: int) -> Expr:
-    """A point of a flat piece."""
-    if begin is not None and end is not None:
-        return (begin + end) / 2
-    if begin is None and end is None:
+def _inside(begin: Expr, end: Expr) -> Expr:
+    """A point between two ends, one of which may be infinite."""
+    if begin.is_infinite and end.is_infinite:
         return sympy.Integer(0)
-    only, away = (end, -direction) if begin is None else (begin, direction)
-    return only + away * (1 + Abs(only))
+    if begin.is_infinite or end.is_infinite:
+        only, other = (end, begin) if begin.is_infinite else (begin, end)
+        return only + sympy.sign(other) * (1 + Abs(only))
+    return (begin + end) / 2
