@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -969,12 +969,17 @@ def curve_of(shape: Shape, reach: float, *, at_start: bool = False) -> Line:
     return Line([float(f"{number:.5g}") for number in x.tolist()], rounded[0], rounded[1], rounded[2], words)
 
 
-def pdf_figures(summary: Summary, *, png: bool = False) -> dict[str, tuple[bytes, str]]:
-    """Content and caption of each figure that has something to show, by name; as PDF, or with `png` as PNG."""
+def pdf_figures(
+    summary: Summary, *, png: bool = False, only: Collection[str] | None = None
+) -> dict[str, tuple[bytes, str]]:
+    """Content and caption of each figure that has something to show, by name; as PDF, or with `png` as PNG.
+
+    only: the names of the figures to draw; without it, all.
+    """
     drawn = plane(summary)
     files: dict[str, list[Figure]] = {}
     for figure in (*([drawn] if drawn else []), *curves(summary), *learned(summary), *hardness(summary)):
-        if figure.file:
+        if figure.file and (only is None or figure.file in only):
             files.setdefault(figure.file, []).append(figure)
     picture = png_of if png else pdf_of
     return {name: (picture(on_paper(figures)), figures[0].caption) for name, figures in files.items()}
