@@ -25,17 +25,23 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 os.environ.setdefault("SOFTKNEE_CACHE", str(Path(tempfile.gettempdir()) / f"softknee-tests-{getpass.getuser()}"))
 
 
-# A file that imports one of these asks something of every function.
-_ZOO = re.compile(
-    r"^from (?:helpers|joined) import (?:\([^)]*|.*)"
-    r"\b(?:every_(?:subject|learned|formula)|each_(?:kind|learned_kind|granularity)|SUBJECTS|FORMULAS|ZOO)\b",
-    re.MULTILINE,
-)
+# Files that share what takes long to make, and by what they are known: those that ask something of every function,
+# those that read the papers' records, and those that start processes from one server.
+_GROUPS = {
+    "zoo": re.compile(
+        r"^from (?:helpers|joined) import (?:\([^)]*|.*)"
+        r"\b(?:every_(?:subject|learned|formula)|each_(?:kind|learned_kind|granularity)|SUBJECTS|FORMULAS|ZOO)\b",
+        re.MULTILINE,
+    ),
+    "records": re.compile(r"\bRuns\.committed\(|^from docsite import .*\bevidence\b", re.MULTILINE),
+    "processes": re.compile(r"^import processes$", re.MULTILINE),
+}
 
 
 @functools.cache
-def asks_the_zoo(path: Path) -> bool:
-    return _ZOO.search(path.read_text(encoding="utf-8")) is not None
+def group_of(path: Path) -> str | None:
+    text = path.read_text(encoding="utf-8")
+    return next((name for name, pattern in _GROUPS.items() if pattern.search(text)), None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadfile`: the files that ask the zoo go to one worker.
+    """With `--dist loadfile`: the files of a group go to one worker.
 
     It derives and prints the formulas of sixty functions once. With each of two workers doing so, a minute more passes.
     """
@@ -57,7 +63,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            return "zoo" if asks_the_zoo(config.rootpath / file) else file
+            return group_of(config.rootpath / file) or file
 
     return Scheduling(config, log)
 
@@ -85,7 +91,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     count = Counter(item.path for item in items)
-    items.sort(key=lambda item: (not asks_the_zoo(item.path), item.path not in slow, -count[item.path], item.path))
+    items.sort(key=lambda item: (group_of(item.path) != "zoo", item.path not in slow, -count[item.path], item.path))
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):

@@ -149,8 +149,9 @@ class Runs:
         self._recipes: dict[str, Recipe] = {}
 
     @classmethod
+    @cache
     def committed(cls) -> Runs:
-        """The records in the folders of the papers."""
+        """The records in the folders of the papers, each read once in a process."""
         return cls(*sorted(HERE.glob("*/records")))
 
     @cached_property

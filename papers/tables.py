@@ -503,7 +503,7 @@ def write_figures(runs: Runs) -> list[Path]:
         if name not in runs.names:
             continue
         study = runs.study(name)
-        report = pdf_figures(summarise(runs.recipe(name), list(study.outcomes.values())), png=True)
+        report = pdf_figures(summarise(runs.recipe(name), list(study.outcomes.values())), png=True, only=wanted)
         drawn = {figure: content for figure, (content, _) in report.items()}
         if hardness.FIGURE in wanted and (order := hardness.order_figure(study)) is not None:
             drawn[hardness.FIGURE] = order

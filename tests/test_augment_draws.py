@@ -167,6 +167,7 @@ def test_its_own_step_goes_on() -> None:
         assert torch.equal(soft, other[1][0])
 
 
+@pytest.mark.slow
 def test_no_value_reaches_the_host() -> None:
     """Fake tensors have no values: whoever asks for one is refused."""
     with FakeTensorMode():

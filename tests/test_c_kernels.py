@@ -351,6 +351,7 @@ def test_without_a_compiler(setting: str, reason: str, monkeypatch: pytest.Monke
         assert_right(act, x)
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("SOFTKNEE_CACHE", str(tmp_path / "cache"))
     x = numbers(LARGE)

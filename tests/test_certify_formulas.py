@@ -71,6 +71,7 @@ def test_random_functions_against_dense_sampling(made: Any):
 
 @settings(max_examples=12, deadline=None)
 @given(st.lists(small, min_size=2, max_size=5), small)
+@pytest.mark.slow
 def test_random_quadratic_splines_are_known_exactly(slopes: list[Fraction], offset: Fraction):
     """Slopes that go from knot to knot on lines: the extremes are the largest and smallest of them."""
     expr, height = sympy.Integer(0), sympy.Rational(offset.numerator, offset.denominator)

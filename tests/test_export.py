@@ -72,6 +72,7 @@ def test_an_exported_program_holds_plain_operations_only(exported):
     assert not [target for target in targets if "softknee" in target]
 
 
+@pytest.mark.slow
 def test_a_strict_export_keeps_the_gradient():
     """Of the input and of a learned parameter; torch makes of an autograd Function a part that has none."""
     module = sk.nn.make("srelu", learn=True, delta=0.7)

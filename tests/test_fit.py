@@ -53,6 +53,7 @@ def test_the_smallest_size_within_a_tolerance(tolerance: float):
         assert fit("gelu", low=-4.0, high=4.0, k=smaller).sup > tolerance
 
 
+@pytest.mark.slow
 def test_a_mean_square_tolerance_asks_for_less():
     wanted = 1e-2
     actual = fit(kinked, low=-1.0, high=1.0, tolerance=wanted**2, error="mean_square")
@@ -62,6 +63,7 @@ def test_a_mean_square_tolerance_asks_for_less():
         fit(kinked, low=-1.0, high=1.0, k=actual.k - 1, tolerance=wanted**2, error="mean_square")
 
 
+@pytest.mark.slow
 def test_the_order_of_convergence():
     """A kink inside a cell is missed by a share of the spacing, order 1; without a window a smooth function's error
     falls far faster, here by 1e3 from k=2 to k=8, and never rises."""

@@ -134,6 +134,7 @@ def test_ten_thousand_random_texts_end_in_an_expression_or_a_formula_error() -> 
     assert read > 50  # the drawing does find formulas
 
 
+@pytest.mark.slow
 def test_ten_hundred_random_formulas_are_read() -> None:
     draw = random.Random(1)
 

@@ -69,6 +69,7 @@ def by_quadrature_at_depth(name: str, depth: int) -> float:
     return _follow(f, depth, 1.0, 1.0, 2.0, 0.0, find_edge(concrete(name))).one_minus_c[-1]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_table_of_the_map_is_as_good_as_the_closed_form():
     assert abs(by_quadrature_at_depth("relu", 2000) / sk.measure.propagation("relu", 2000).one_minus_c[-1] - 1) < 1e-9
 
@@ -216,6 +217,7 @@ def test_variance_by_depth():
     assert abs(result.one_minus_c[-1] / result.one_minus_c[-2] / result.slope - 1) < 0.01
 
 
+@pytest.mark.slow
 def test_in_the_chaotic_phase_the_correlation_tends_to_a_constant():
     result = sk.measure.propagation("tanh", 100, weight_variance=3.0, bias_variance=0.1)
     assert result.slope > 1

@@ -144,6 +144,7 @@ def test_with_fixed_widths_it_trains_as_replicas_do(share_order: bool) -> None:
 # -- what comes of it ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_widths_grow_from_a_small_start_the_same_in_every_run() -> None:
     def run(epochs: int) -> Ensemble:
         return Ensemble(lambda: make(0.05), count=3).fit(

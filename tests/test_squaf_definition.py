@@ -179,6 +179,7 @@ def test_it_is_pickled_by_name(one):
     assert copy.deepcopy(one) is one
 
 
+@pytest.mark.slow
 def test_explain_and_compile():
     assert sk.explain(act, torch.zeros(3, dtype=F64)).path == "plain"
     assert "derivative" in sk.explain(act.derivative(1), torch.zeros(3)).reason

@@ -59,6 +59,7 @@ def test_checkpointing_the_marginal_gives_the_same_gradients(penalised):
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(*results, strict=True))
 
 
+@pytest.mark.slow
 def test_compiled_in_one_graph_it_stays_one_operator():
     p = {name: t.requires_grad_() for name, t in parameters(dtype=torch.float32).items()}
     x = inputs(3, 40, dtype=torch.float32).requires_grad_()

@@ -314,6 +314,7 @@ def test_a_compiled_activation_is_replaced_as_a_whole() -> None:
         assert torch.allclose(model(X), F.gelu(model[0](X)))
 
 
+@pytest.mark.slow
 def test_the_swapped_model_compiles_whole_and_traces() -> None:
     torch._dynamo.reset()
     model = Calls()

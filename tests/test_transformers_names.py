@@ -1,9 +1,6 @@
 """Activations as one text: the grammar, the way there and back, and the texts inside transformers' own configs."""
 
 import json
-import os
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+import processes
 import softknee as sk
 from softknee.errors import ParameterError, SoftkneeError, UnknownActivationError
 from softknee.registry import resolve
@@ -268,14 +266,15 @@ TEXTS = {
 # Runs in a process of its own, which has seen none of this one: first without registering, then with.
 FRESH = """
 import json, sys, torch, transformers, softknee as sk
-from tests_of_names import CLASSES, words
 folder, report = sys.argv[1], {}
+with open(folder + "/names.json") as file:
+    classes, words = json.load(file)
 try:
     transformers.GPT2LMHeadModel.from_pretrained(folder + "/gpt2")
 except KeyError as error:
     report["unregistered"] = [type(error).__name__, error.args[0]]
 sk.register_transformers()
-for kind, name in CLASSES.items():
+for kind, name in classes.items():
     model = getattr(transformers, name).from_pretrained(f"{folder}/{kind}").eval()
     inputs = torch.load(f"{folder}/{kind}.in", weights_only=True)
     with torch.no_grad():
@@ -285,7 +284,8 @@ for kind, name in CLASSES.items():
 for text in words:
     model = transformers.GPT2LMHeadModel.from_pretrained(folder + "/plain", activation_function=text)
     report[text] = [str(block.mlp.act) for block in model.transformer.h]
-print(json.dumps(report))
+with open(folder + "/report.json", "w") as file:
+    json.dump(report, file)
 """
 WITHOUT_VALUES = (
     "srelu(delta=0.05, learn=delta)",
@@ -314,13 +314,9 @@ def saved(tmp_path_factory, table) -> tuple[Path, dict, dict]:
         models[kind] = (model, inputs)
     build("gpt2", "gelu_new")[0].save_pretrained(folder / "plain")
     classes = {kind: type(model).__name__ for kind, (model, _) in models.items()}
-    (folder / "tests_of_names.py").write_text(f"CLASSES = {classes!r}\nwords = {WITHOUT_VALUES!r}\n")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), "HF_HUB_OFFLINE": "1"}
-    result = subprocess.run(
-        [sys.executable, "-c", FRESH, str(folder)], capture_output=True, text=True, env=environment, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    return folder, models, json.loads(result.stdout.splitlines()[-1])
+    (folder / "names.json").write_text(json.dumps([classes, WITHOUT_VALUES]))
+    processes.run(processes.execute, FRESH, str(folder), count=1, environment={"HF_HUB_OFFLINE": "1"})
+    return folder, models, json.loads((folder / "report.json").read_text())
 
 
 @pytest.mark.parametrize("kind", TEXTS)

@@ -1,5 +1,6 @@
 """The empirical statements of the four older papers: verdicts that follow from records made up for the purpose."""
 
+import functools
 import math
 import re
 import shlex
@@ -77,10 +78,17 @@ def store(folder, name, outcome_of, digits):
         record.write(folder / name / "trials" / f"{trial.key}.json")
 
 
+@functools.lru_cache(maxsize=1)
+def runs_with(folder, records):
+    """The runs in a folder, read once for all questions as long as its records stay the same."""
+    return Runs(folder)
+
+
 def verdict(folder, name):
     paper = name.partition(".")[0]
     (result,) = (statement for statement in find_statements([paper]) if statement.id == name)
-    (judged,) = judge([result], Runs(folder))
+    records = tuple((path, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*.json")))
+    (judged,) = judge([result], runs_with(folder, records))
     return judged
 
 

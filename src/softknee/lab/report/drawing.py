@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -768,11 +768,16 @@ def _hardness(profiles: Sequence[Profile], look: Mapping[str, Look]) -> Figure:
 # -- on paper -----------------------------------------------------------------------------------------------
 
 
-def pdf_figures(summary: Summary, *, png: bool = False) -> dict[str, tuple[bytes, str]]:
-    """Content and caption of each figure that has something to show, by name; as PDF, or with `png` as PNG."""
+def pdf_figures(
+    summary: Summary, *, png: bool = False, only: Collection[str] | None = None
+) -> dict[str, tuple[bytes, str]]:
+    """Content and caption of each figure that has something to show, by name; as PDF, or with `png` as PNG.
+
+    only: the names of the figures to draw; without it, all.
+    """
     files: dict[str, list[Figure]] = {}
     for figure in (plane(summary), *curves(summary), *learned(summary), *hardness(summary)):
-        if figure is not None and figure.file:
+        if figure is not None and figure.file and (only is None or figure.file in only):
             files.setdefault(figure.file, []).append(figure)
     picture = png_of if png else pdf_of
     return {name: (picture(on_paper(figures)), figures[0].caption) for name, figures in files.items()}
