@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import ast
 import base64
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from ...design.texts.files import to_text
 from ...errors import DefinitionError, ParameterError, SoftkneeError
 from ...kernels.dispatch import triton_prints
 from ...kernels.triton_source import backward_flat, compute, forward_flat
+from ...lab.bench.speed import Settings, measure
 from ...lab.chart import png_of, svg_of
 from ...lab.figures import DISTINCT, Line, orders_of, panels, seams_of
 from ...lab.gallery import formula_of
+from ...measure.record import Quantity
 from ...nn.make import CLASSES
 from ...spec import Activation, SoftTable
 from .reading import ChosenFunction, read
@@ -149,3 +155,44 @@ def _label(function: ChosenFunction) -> str:
     numbers = ", ".join(f"{name}={value:.4g}" for name, value in function.values.items())
     text = function.text if len(function.text) <= 48 else function.text[:47] + "…"
     return f"{text}, {numbers}" if numbers else text
+
+
+ELEMENTS = 2**20
+_RIVALS = ("relu", "gelu")
+
+
+def cost(query: dict[str, Any]) -> dict[str, Any]:
+    """Time of a call and of a training step as multiples of copying the tensor; parameters do not change it."""
+    function = read(query.get("function"))
+    with tempfile.TemporaryDirectory() as folder:
+        name = function.act.name
+        if not function.is_named:
+            assert isinstance(function.act, Activation)
+            name = str(Path(folder) / "function.json")
+            Path(name).write_text(as_file(function), encoding="utf-8")
+        settings = Settings(
+            device=torch.device("cpu"),
+            elements=ELEMENTS,
+            dtypes=("f32",),
+            functions=(name,),
+            variants=("softknee eager", "torch"),
+            repeats=9,
+            seconds_per_call=0.5,
+            threads=1,
+        )
+        rows = measure(settings, command="softknee workbench").rows
+    costs = [cost for row in rows if (cost := _row(row)) is not None]
+    if not any(cost["ours"] for cost in costs):
+        reasons = [str(row["not_run"]) for row in rows if "not_run" in row]
+        raise SoftkneeError(f"Its cost could not be measured. {' '.join(reasons)}".strip())
+    return {"rows": costs, "elements": ELEMENTS}
+
+
+def _row(row: Any) -> dict[str, Any] | None:
+    forward, step = row.get("forward"), row.get("forward_backward")
+    ours = row["variant"].startswith("softknee")
+    if not isinstance(forward, Quantity) or not isinstance(step, Quantity):
+        return None
+    if not ours and row["function"] not in _RIVALS:
+        return None
+    return {"name": row["function"], "ours": ours, "forward": forward.value, "step": step.value}

@@ -27,12 +27,10 @@ from typing import Any
 from ...errors import SoftkneeError
 from ...lab.gallery import names
 from ...registry import get
-from .cost import cost
-from .export import picture, take
-from .inputs import shape, uploaded
+from .export import cost, picture, take
+from .inputs import depth, entropy, shape, uploaded
 from .reading import refusal
 from .sheet import certificate, curve, formulas
-from .signal_flow import depth, entropy
 
 
 def zoo(query: dict[str, Any]) -> dict[str, Any]:

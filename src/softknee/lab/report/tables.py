@@ -117,11 +117,8 @@ def _against(summary: Summary, shown: Sequence[Measure]) -> list[str]:
     """The heads of the columns of verdicts; there are none where nothing could be compared."""
     if summary.baseline is None or summary.baseline.diverged:
         return []
-    return [f"{_short(measure)} against {summary.baseline.label}" for measure in shown]
-
-
-def _short(measure: Measure) -> str:
-    return "reproducibility" if measure.of_sets else measure.title.removeprefix("test ")
+    names = ["reproducibility" if measure.of_sets else measure.title.removeprefix("test ") for measure in shown]
+    return [f"{name} against {summary.baseline.label}" for name in names]
 
 
 def _verdicts(row: Row, shown: Sequence[Measure], compared: bool) -> list[Cell]:
