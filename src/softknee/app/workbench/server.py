@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
-
-import typer
 
 from ...errors import MissingToolError, ParameterError, SoftkneeError
 from .training import Runs
@@ -378,14 +376,3 @@ def bound(host: str, port: int | None) -> socket.socket:
         f"The workbench could not listen at {host}, port {ports[0]}: {reason}. Choose another with --port, or 0 for "
         "any that is free."
     )
-
-
-def workbench(
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="default 8765, or the next that is free")] = None,
-    host: Annotated[str, typer.Option(help="the address to bind; other machines cannot reach 127.0.0.1")] = "127.0.0.1",
-    no_open: Annotated[bool, typer.Option("--no-open", help="do not open the browser")] = False,
-    out: Annotated[str, typer.Option(help="the folder in which trainings of 'Try it' are kept")] = "studies",
-) -> None:
-    """Bend activation functions in the browser: curves, proofs, signal, a training, and code to take home."""
-
-    serve(host=host, port=port, open_browser=not no_open, folder=out, say=lambda text: typer.echo(text))
