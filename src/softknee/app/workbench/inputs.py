@@ -1,7 +1,8 @@
 """The density of the inputs: a named one with mean and scale, or uploaded numbers, as a sketch of their quantiles.
 
 A sketch is 256 quantiles, at (i + 1/2)/256, as float32 in base64: small enough for an address, so that a link takes
-the uploaded numbers along and the server keeps nothing. What is computed from an upload is computed from these.
+the uploaded numbers along and the server keeps nothing. What is computed from an upload is computed from these: the
+entropy that a function takes or adds, and how two inputs go through depth.
 """
 
 from __future__ import annotations

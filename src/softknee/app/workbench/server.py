@@ -1,4 +1,11 @@
-"""Serves the workbench: a port, a browser, and a clean end."""
+"""Serves the workbench: its addresses, a port, a browser, and a clean end.
+
+GET  /                    the page; /static/... its parts
+POST /api/JOB             a job of `workers.py` with a JSON body, answered by a worker
+POST /api/uploaded        a .npy or .csv file as the body
+POST /api/try             begin a training; GET /api/try/NAME its news; POST /api/try/NAME/stop
+GET  /runs/NAME/...       the report of a training and its records
+"""
 
 from __future__ import annotations
 
