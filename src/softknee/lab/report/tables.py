@@ -71,7 +71,7 @@ def headline(summary: Summary) -> Table:
     if timed:
         basis = summary.recipe.cost_baseline
         caption += f" Cost: time of a training step relative to {basis}, median ± half the distance of the quartiles."
-    head = ["activation", *map(head_of, shown), *["parameters"] * known, *["cost"] * timed, *against]
+    head = ("activation", *map(head_of, shown), *("parameters",) * known, *("cost",) * timed, *against)
     return Table(name="headline", caption=caption, head=head, rows=tuple(rows))
 
 
