@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ..errors import ParameterError
 from ..lab.table import Table
 
 # A file or a pipe has no width of its own; 100 characters is what the tables are made for.
 _WIDTH_WITHOUT_TERMINAL = 100
+_BETWEEN_LINES = 15.0  # seconds
 T = TypeVar("T", int, float)
 
 
@@ -36,6 +38,37 @@ def progress_line(what: str) -> Iterator[Callable[[str], None]]:
     ) as progress:
         task = progress.add_task(what, total=None)
         yield lambda name: progress.update(task, description=f"{what} {name}")
+
+
+@contextmanager
+def progress_bar(what: str, *, total: int) -> Iterator[Callable[[str], None]]:
+    """A bar that moves by one with each call, which also says what is being done; lines where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield _lines(what, total)
+        return
+    columns = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console_of(for_errors=True)) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda name: progress.update(task, description=f"{what} {name}", advance=1)
+        progress.update(task, description=f"{what} done")
+
+
+def _lines(what: str, total: int) -> Callable[[str], None]:
+    """A line on stderr now and then: in the log of a long run a bar would be seen when it is over."""
+    from ..lab.studies.engine import clock
+
+    begun = last_line = time.monotonic()
+    done = 0
+
+    def advance(name: str) -> None:
+        nonlocal last_line, done
+        done, now = done + 1, time.monotonic()
+        if now - last_line >= _BETWEEN_LINES or (done == total and last_line > begun):
+            last_line, left = now, (now - begun) / done * (total - done)
+            times = f"{clock(now - begun)} so far, about {clock(left)} left"
+            typer.echo(f"{what} {name}: {done} of {total}, {times}", err=True)
+
+    return advance
 
 
 def print_table(table: Table, *, markdown: bool = False, **column: Any) -> None:
