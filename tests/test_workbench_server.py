@@ -22,7 +22,7 @@ pytest.importorskip("starlette", reason="starlette is not installed; the extra '
 pytest.importorskip("uvicorn", reason="uvicorn is not installed; the extra 'web' brings it")
 
 from softknee.app.workbench import server, workers
-from softknee.app.workbench.app import Guard, Workbench, make_app
+from softknee.app.workbench.server import Guard, Workbench, make_app
 from softknee.app.workbench.training import Runs
 from softknee.errors import MissingToolError, ParameterError
 

@@ -10,7 +10,6 @@ from .bench import bench
 from .data import compare, data
 from .screen import RecordFile, command_line, print_table, progress_line, several
 from .study import fits, report, study, surface
-from .workbench.server import workbench
 
 app = typer.Typer(
     help="Activation functions as data: measure them and study them.",
@@ -103,8 +102,20 @@ def design(
     run(text, param=param or [], name=name, plot=None if no_plot else (plot or Path()), save=save)
 
 
+@app.command("workbench")
+def workbench(
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="default 8765, or the next that is free")] = None,
+    host: Annotated[str, typer.Option(help="the address to bind; other machines cannot reach 127.0.0.1")] = "127.0.0.1",
+    no_open: Annotated[bool, typer.Option("--no-open", help="do not open the browser")] = False,
+    out: Annotated[str, typer.Option(help="the folder in which trainings of 'Try it' are kept")] = "studies",
+) -> None:
+    """Bend activation functions in the browser: curves, proofs, signal, a training, and code to take home."""
+    from .workbench.server import serve
+
+    serve(host=host, port=port, open_browser=not no_open, folder=out, say=typer.echo)
+
+
 app.command("compare")(compare)
 app.command("fits")(fits)
 app.command("report")(report)
 app.command("surface")(surface)
-app.command("workbench")(workbench)

@@ -1,7 +1,6 @@
 """`softknee study`: a recipe by name or file is run; `list` and `show` say what there is."""
 
 import shlex
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,19 +82,23 @@ def study_run(
     ] = False,
 ) -> None:
     """Run a recipe: `softknee study NAME_OR_FILE` is short for it. Ctrl-C stops it, --resume goes on with it."""
+    from ..lab.studies import runner
     from ..lab.studies.distributed import run_distributed
     from ..lab.studies.engine import StudyStopped
     from ..lab.studies.reporting import check_tools, write_report_into
-    from ..lab.studies.runner import default_place
     from ..lab.studies.store import RunStore
 
     recipe, base = _find(name, settings)
     if smoke:
-        recipe = _small(recipe, only or ())
-        only = None  # the small recipe has these and no others
+        typer.echo(runner.smoke_notice(only or ()), err=True)
+        recipe, only = runner.smoke(recipe, only=only or ()), None  # it has these activations and no others
     if not no_report:
         check_tools()
-    place = out or str(default_place(recipe))
+    place, log = out or str(runner.default_place(recipe)), None
+    if tensorboard is not None:
+        from ..lab.studies.tensorboard import TensorBoardLog
+
+        log = TensorBoardLog(tensorboard).outcome
     try:
         outcomes = run_distributed(
             recipe,
@@ -107,14 +110,20 @@ def study_run(
             command=command_line(),
             threads=threads,
             only=tuple(only or ()),
-            each=_log(tensorboard),
+            each=log,
         )
         if outcomes is None:
             return  # a process of several; the main one says the rest
         if outcomes:
             # With --only as in the report: beside what the store had already.
             _print_headline(recipe, RunStore(place).outcomes() if only else outcomes)
-        page = None if no_report else _written(place, write_report_into)
+        page = None
+        if not no_report:
+            try:
+                page = write_report_into(RunStore(place), command=command_line())
+            except WriteError as error:
+                then = f"The records are in {place}; then: softknee report {shlex.quote(place)}"
+                raise WriteError(f"{error} {then}") from error
     except StudyStopped as stopped:
         typer.echo(str(stopped), err=True)
         raise typer.Exit(128 + stopped.number) from None
@@ -213,34 +222,6 @@ def _how_to_go_on(recipe: "Recipe") -> str:
     if replace(whole, paper=None) == replace(recipe, paper=None):  # no trial depends on a paper's numbers
         return f"Go on with: softknee study {recipe.name}"
     return f"Go on with each --set that it was begun with: softknee study {recipe.name} --set KEY=VALUE"
-
-
-def _small(recipe: "Recipe", only: Sequence[str]) -> "Recipe":
-    """The recipe of the smoke run, which is announced."""
-    from ..lab.studies.runner import smoke, smoke_notice
-
-    small = smoke(recipe, only=only)
-    typer.echo(smoke_notice(only), err=True)
-    return small
-
-
-def _written(place: str, write: Callable[..., str]) -> str:
-    """The report's page; where it could not be written, what was trained is not lost, and that is said."""
-    from ..lab.studies.store import RunStore
-
-    try:
-        return write(RunStore(place), command=command_line())
-    except WriteError as error:
-        raise WriteError(f"{error} The records are in {place}; then: softknee report {shlex.quote(place)}") from error
-
-
-def _log(folder: Path | None) -> Any:
-    """What is called with each outcome: the writer of its curves where they are asked for."""
-    if folder is None:
-        return None
-    from ..lab.studies.tensorboard import TensorBoardLog
-
-    return TensorBoardLog(folder).outcome
 
 
 def _print_headline(recipe: "Recipe", outcomes: "list[Outcome]") -> None:

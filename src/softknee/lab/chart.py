@@ -17,6 +17,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from importlib import resources
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -229,6 +230,11 @@ def _whole(chart: Chart) -> Chart:
 
 def _converter() -> Any:
     return need_package("vl_convert", "Figures are drawn by vl-convert", "lab")
+
+
+def asset(name: str) -> str:
+    """A file of a page that is written in another language than Python."""
+    return resources.files("softknee.lab").joinpath(name).read_text(encoding="utf-8")
 
 
 @cache

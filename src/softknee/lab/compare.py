@@ -321,7 +321,11 @@ def read_predictor(
             f"'{path.name}' is no checkpoint: give the folder of one, a .safetensors file of weights or predictions, "
             "or a .npz file of predictions."
         )
-    tensors = _safetensors(path) if ending == ".safetensors" else _npz(path)
+    if ending == ".safetensors":
+        tensors = _safetensors(path)
+    else:
+        arrays = read_arrays(path)
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype.kind in "fiub"}
     if kind := next((name for name in _SCORES if name in tensors), None):
         return _predicted(path, tensors, kind)
     if ending == ".npz":
@@ -416,11 +420,6 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
         raise DataError(f"'{path.name}' is no whole file of safetensors ({error}). Copy it again.") from error
 
 
-def _npz(path: Path) -> dict[str, Tensor]:
-    arrays = read_arrays(path)
-    return {name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype.kind in "fiub"}
-
-
 Part = Literal["test", "validation", "train", "all"]
 Place = str | os.PathLike[str]
 
@@ -479,14 +478,26 @@ def compare(
         examples = _examples(named, data_folder)
     if examples is not None and examples.task != "classification":
         raise DataError(f"'{examples.name}' is a regression, and churn is of predicted labels; give data with classes.")
-    x, truth = (None, None) if examples is None else _part(examples, part)
+    x = truth = None
+    if examples is not None:
+        parts = ("train", "validation", "test") if part == "all" else (part,)
+        x, truth = (torch.cat([getattr(examples, f"{name}_{which}") for name in parts]) for which in "xy")
     truth = _labels(sides, truth)
-    before, after = (_probabilities(side, x, batch=batch, device=device) for side in sides)
+    predictions: list[Tensor] = []
+    for side in sides:
+        if side.predictions is not None:
+            predictions.append(side.predictions)
+        elif x is not None:
+            predictions.append(side.predict(x, batch=batch, device=device))
+        else:
+            raise ParameterError(
+                f"Give the data that {side.name} shall predict: --data digits, or a .csv or .npz file."
+            )
     names = [side.name for side in sides]
     if names[0] == names[1]:  # such as last/model.safetensors and best/model.safetensors
         names = [f"{Path(place).resolve().parent.name} {name}" for place, name in zip((old, new), names, strict=True)]
     where = "" if examples is None else f"{examples.name}, {part} part" if part != "all" else examples.name
-    return replace(churn(before, after, truth, level=level), old=names[0], new=names[1], data=where)
+    return replace(churn(predictions[0], predictions[1], truth, level=level), old=names[0], new=names[1], data=where)
 
 
 def _examples(data: Place | Data | Examples | None, folder: Place | None) -> Examples | None:
@@ -506,12 +517,6 @@ def _examples(data: Place | Data | Examples | None, folder: Place | None) -> Exa
     return load_examples(data, folder=folder)
 
 
-def _part(examples: Examples, part: str) -> tuple[Tensor, Tensor]:
-    parts = ("train", "validation", "test") if part == "all" else (part,)
-    x, y = (torch.cat([getattr(examples, f"{part}_{which}") for part in parts]) for which in "xy")
-    return x, y
-
-
 def _labels(sides: Sequence[Predictor], truth: Tensor | None) -> Tensor:
     """The labels of the data, or of the files; where there are several they must be the same."""
     known = [labels for labels in (truth, *(side.labels for side in sides)) if labels is not None]
@@ -524,11 +529,3 @@ def _labels(sides: Sequence[Predictor], truth: Tensor | None) -> Tensor:
                 "on the same data."
             )
     return known[0].long().flatten()
-
-
-def _probabilities(side: Predictor, x: Tensor | None, *, batch: int, device: torch.device | str) -> Tensor:
-    if side.predictions is not None:
-        return side.predictions
-    if x is None:
-        raise ParameterError(f"Give the data that {side.name} shall predict: --data digits, or a .csv or .npz file.")
-    return side.predict(x, batch=batch, device=device)

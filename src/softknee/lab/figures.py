@@ -32,6 +32,7 @@ from ..spec.pieces import split
 from .chart import (
     INK,
     Chart,
+    asset,
     by_name,
     check_ending,
     lines_legend,
@@ -250,18 +251,12 @@ def settings_of(act: Definition, params: Mapping[str, Any]) -> list[dict[str, An
     """The settings to draw by default: the knob at its default and at multiples, most of them harder."""
     if not act.knobs or any(name in params for name in act.knobs):
         return [dict(params)]
-    chosen = []
-    for factor in (0.25, 0.5, 1.0, 2.0) if act.toward == 0 else (0.5, 1.0, 2.0, 4.0):
-        numbers = {name: factor * _default(act, name) for name in act.knobs}
-        if all(act.param(name).constraint.allows(value) for name, value in numbers.items()):
-            chosen.append({**params, **numbers})
-    return chosen
-
-
-def _default(act: Definition, name: str) -> float:
-    p = act.param(name)
-    assert isinstance(p, Param), "a knob is a number"
-    return p.default
+    knobs: list[Any] = [act.param(name) for name in act.knobs]
+    return [
+        {**params, **{knob.name: factor * knob.default for knob in knobs}}
+        for factor in ((0.25, 0.5, 1.0, 2.0) if act.toward == 0 else (0.5, 1.0, 2.0, 4.0))
+        if all(knob.constraint.allows(factor * knob.default) for knob in knobs)
+    ]
 
 
 def lines_of(act: Definition, settings: Settings) -> list[Line]:
@@ -500,25 +495,6 @@ def poster(shown: Mapping[str, tuple[Definition, Mapping[str, Any]]]) -> Chart:
     return {"concat": charts, "columns": _COLUMNS, "spacing": {"row": 10, "column": 14}}
 
 
-_STYLE = """
-:root { color-scheme: light dark; --paper: #fcfcfb; --ink: #161615; --soft: #5d5c57; }
-@media (prefers-color-scheme: dark) { :root { --paper: #181817; --ink: #f4f3ef; --soft: #b3b2aa; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
-main { max-width: 920px; margin: 0 auto; padding: 40px 24px 64px; }
-h1 { font-size: 30px; line-height: 1.2; margin: 0 0 12px; letter-spacing: -0.01em; }
-h2 { font-size: 19px; margin: 44px 0 10px; }
-p { margin: 0 0 12px; max-width: 68ch; }
-.lead { font-size: 17px; color: var(--soft); }
-.legend { display: flex; flex-wrap: wrap; gap: 4px 22px; font-size: 14px; color: var(--soft); }
-svg { display: block; width: 100%; height: auto; }
-svg text { font: 11px system-ui, sans-serif; fill: var(--soft); font-variant-numeric: tabular-nums; }
-figure { background: #fff; border-radius: 8px; padding: 10px; margin: 20px 0; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 6px 20px; margin: 0; font-size: 14px; }
-dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
-pre { overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; font-size: 13px; margin: 0; }
-@media (max-width: 560px) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 10px; } }
-"""
 _PRIMES = ("f(x)", "f'(x)", "f''(x)")
 
 
@@ -526,13 +502,22 @@ def page(act: Definition, picture: str, settings: Sequence[Mapping[str, Any]]) -
     """The page of one definition, drawn with these settings."""
     title = escape(act.name)
     rows = "".join(f"<dt>{left}</dt><dd><pre>{escape(text)}</pre></dd>" for left, text in _formulas(act))
+    params = "".join(
+        f"<dt>{escape(p.name)}</dt><dd>{escape(p.about)}; {escape(p.constraint.words)}, {escape(str(p.default))} by "
+        "default</dd>"
+        for p in act.params
+    )
+    each = ["; ".join(f"{name} = {value}" for name, value in setting.items()) or "the defaults" for setting in settings]
+    limit = " Dotted: the hard limit." if act.knobs else ""
+    drawn = f"Drawn for {' | '.join(each)}.{limit} An arrow is a point mass, as high as it is heavy."
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8"/>
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
 <title>{title}</title>
-<style>{_STYLE}</style>
+<style>
+{asset("page.css")}</style>
 </head>
 <body>
 <main>
@@ -540,21 +525,15 @@ def page(act: Definition, picture: str, settings: Sequence[Mapping[str, Any]]) -
 <p class="lead">{escape(act.about)}</p>
 <figure>
 {picture.strip()}
+<figcaption>{escape(drawn)}</figcaption>
 </figure>
-<p class="legend">{escape(_drawn(act, settings))}</p>
 <h2>Formula</h2>
-<dl>{rows}</dl>
-{_parameters(act)}
+<dl class="facts">{rows}</dl>
+{f'<h2>Parameters</h2><dl class="facts">{params}</dl>' if params else ""}
 </main>
 </body>
 </html>
 """
-
-
-def _drawn(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
-    each = ["; ".join(f"{name} = {value}" for name, value in setting.items()) or "the defaults" for setting in settings]
-    limit = " Dotted: the hard limit." if act.knobs else ""
-    return f"Drawn for {' | '.join(each)}.{limit} An arrow is a point mass, as high as it is heavy."
 
 
 def _formulas(act: Definition) -> list[tuple[str, str]]:
@@ -567,17 +546,6 @@ def _formulas(act: Definition) -> list[tuple[str, str]]:
         where = "".join(rf",\quad {words}" for words in typeset.where)
         rows += [(left, closed_form(act, order)), (f"{left}, LaTeX", typeset.latex + where)]
     return rows
-
-
-def _parameters(act: Definition) -> str:
-    if not act.params:
-        return ""
-    rows = "".join(
-        f"<dt>{escape(p.name)}</dt><dd>{escape(p.about)}; {escape(p.constraint.words)}, {escape(str(p.default))} by "
-        "default</dd>"
-        for p in act.params
-    )
-    return f"<h2>Parameters</h2><dl>{rows}</dl>"
 
 
 SUFFIXES = (".png", ".svg", ".html")

@@ -27,7 +27,7 @@ from ..errors import ParameterError
 from ..files import make_folder, write_whole
 from ..spec import Activation, SoftTable, TableClaims
 from ..spec.algebra import Abs, Expr, Float, Integer, Max, exp, log, sympy
-from .chart import svg_of
+from .chart import INK, svg_of
 from .figures import (
     DISTINCT,
     Definition,
@@ -321,7 +321,12 @@ def write(
     out: str | PathLike[str], *, only: Sequence[str] = (), report: Callable[[str], None] = lambda name: None
 ) -> list[Path]:
     """Write the pages and their figures into a folder, made if need be; the index too, unless `only` names some."""
-    chosen = [_drawable(name) for name in only] or [sk.get(name) for name in names()]
+    chosen = [sk.get(name) for name in only or names()]
+    for name, act in zip(only, chosen, strict=False):
+        if not isinstance(act, Definition):
+            raise ParameterError(
+                f"{name} is a function of whole rows, which has no curve to draw; leave it out of --only."
+            )
     folder = make_folder(out, what="pages")
     written = []
     for act in chosen:
@@ -334,13 +339,6 @@ def write(
         written.append(write_whole(folder / RELATIVES, relatives(), what="figure"))
         written.append(write_whole(folder / INDEX, index(), what="page"))
     return written
-
-
-def _drawable(name: str) -> Definition:
-    act = sk.get(name)
-    if not isinstance(act, Definition):
-        raise ParameterError(f"{name} is a function of whole rows, which has no curve to draw; leave it out of --only.")
-    return act
 
 
 def settings(act: Definition) -> list[dict[str, Any]]:
@@ -400,34 +398,38 @@ def everything() -> str:
 
 def relatives() -> str:
     """The smooth relatives of ReLU in common panels, as SVG."""
-    rows = [
-        [_at_one(name, colour) for name, colour in zip(group, DISTINCT, strict=False)] for group in (_ABOVE, _BELOW)
-    ]
-    limit = sk.get("relu")
-    for lines in rows:
-        lines.append(Line("relu", orders_of(limit, {}), seams_of(limit, {}), dotted=True))
+    rows = []
+    for group in (_ABOVE, _BELOW):
+        colours = (*DISTINCT[: len(group)], INK)
+        acts = [(sk.get(name), colour) for name, colour in zip((*group, "relu"), colours, strict=True)]
+        values = [dict.fromkeys(act.knobs, 1.0) for act, _ in acts]
+        rows.append(
+            [
+                Line(act.name, orders_of(act, at_one), seams_of(act, at_one), colour, dotted=act.name == "relu")
+                for (act, colour), at_one in zip(acts, values, strict=True)
+            ]
+        )
     return svg_of(panels(rows, low=-4, high=4), label="Smooth relatives of ReLU, their first and second derivatives")
-
-
-def _at_one(name: str, colour: str) -> Line:
-    act: Activation = sk.get(name)
-    values = dict.fromkeys(act.knobs, 1.0)
-    return Line(name, orders_of(act, values), seams_of(act, values), colour)
 
 
 def page(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
     """The whole page."""
     shown = exhibit(act.name)
     formulas = [formula_of(act, order) for order in range(3)]
+    value, slope, bend = (
+        f"```math\nf{order * chr(39)}(x) = {formula.latex}\n```" for order, formula in enumerate(formulas)
+    )
+    others = [f"`{name}`" for name in sk.names() if name != act.name and sk.get(name) is act]
+    aliases = f" Also known as {', '.join(others)}." if others else ""
     parts = [
-        f"# {title_of(act)}\n\n{act.about}{_aliases(act)}",
+        f"# {title_of(act)}\n\n{act.about}{aliases}",
         f"![{act.name}, its first and its second derivative]({act.name}.svg)\n\n{_caption(act, shown)}",
-        f"## Formula\n\n{_math(0, formulas[0])}\n\n{_where(formulas[:1])}",
+        f"## Formula\n\n{value}\n\n{_where(formulas[:1])}",
         _parameters(act),
         _limit(act, shown),
         _claims(act),
         certified(act, settings),
-        f"## Derivatives\n\n{_math(1, formulas[1])}\n\n{_math(2, formulas[2])}\n\n{_where(formulas[1:])}",
+        f"## Derivatives\n\n{slope}\n\n{bend}\n\n{_where(formulas[1:])}",
         _use(act, settings),
     ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
@@ -437,11 +439,6 @@ def title_of(act: Definition) -> str:
     """What people call it: the name of its module."""
     module = type(sk.nn.make(act.name))
     return "SQUAF" if isinstance(act, SoftTable) else act.name if module is sk.nn.Pointwise else module.__name__
-
-
-def _aliases(act: Definition) -> str:
-    others = [f"`{name}`" for name in sk.names() if name != act.name and sk.get(name) is act]
-    return f" Also known as {', '.join(others)}." if others else ""
 
 
 def cell(text: str) -> str:
@@ -467,11 +464,6 @@ def formula_of(act: Definition, order: int) -> Formula:
     return formulas[order] if formulas else Formula(act.derivative(order).latex().partition(" = ")[2])
 
 
-def _math(order: int, formula: Formula) -> str:
-    primes = "'" * order
-    return f"```math\nf{primes}(x) = {formula.latex}\n```"
-
-
 def _where(formulas: Sequence[Formula]) -> str:
     words = list(dict.fromkeys(text for formula in formulas for text in formula.where))
     return f"with {'; '.join(inline(text) for text in words)}." if words else ""
@@ -493,20 +485,16 @@ def _caption(act: Definition, shown: Exhibit) -> str:
 def _parameters(act: Definition) -> str:
     if not act.params:
         return ""
-    rows = [
-        [f"`{p.name}`", inline(letter(act, p.name)), p.constraint.words, _number(p.default), p.about]
-        for p in act.params
-    ]
+    rows = []
+    for p in act.params:
+        start = f"{p.default:.10g}" if isinstance(p.default, int | float) else f"`{p.default!r}`"
+        rows.append([f"`{p.name}`", inline(letter(act, p.name)), p.constraint.words, start, p.about])
     table = _table(["name", "sign", "must be", "default", "meaning"], rows)
     options = ""
     if isinstance(act, SoftTable):
         defaults = ", ".join(f"`{name}={value!r}`" for name, value in act.options.items())
         options = f"\nA call may also choose, with these defaults: {defaults}."
     return f"## Parameters\n\n{table}{options}"
-
-
-def _number(value: Any) -> str:
-    return f"{value:.10g}" if isinstance(value, int | float) else f"`{value!r}`"
 
 
 def _limit(act: Definition, shown: Exhibit) -> str:
@@ -522,12 +510,9 @@ def _limit(act: Definition, shown: Exhibit) -> str:
     if shown.distance is not None:
         symbols = [p.symbol for p in act.params]
         text += f" The largest distance between the two is {inline(expression(shown.distance(*symbols), act))}"
-        text += f", at {_place(expression(shown.place(*symbols), act))}." if shown.place else "."
+        place = expression(shown.place(*symbols), act) if shown.place else ""
+        text += f", at {inline(f'x = {place}' if place == '0' else f'|x| = {place}')}." if place else "."
     return f"## Hard limit\n\n{text}"
-
-
-def _place(latex: str) -> str:
-    return inline(f"x = {latex}" if latex == "0" else f"|x| = {latex}")
 
 
 def _claims(act: Definition) -> str:
@@ -562,22 +547,20 @@ def _constant(value: Any, act: Definition) -> str:
     return f"{inline(expression(value, act))}{near}"
 
 
-def _code(value: Any) -> str:
-    return repr(value).replace("'", '"')
-
-
-def _can_start(act: Definition, values: Mapping[str, Any]) -> bool:
-    """Whether a learned parameter may start there: lambda may be 1, and is learned from above it."""
-    numbers = {p: values[p.name] for p in act.params if isinstance(values.get(p.name), float)}
-    return all(p.constraint.allows_learned(value) for p, value in numbers.items())
-
-
 def _use(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
-    values = next((setting for setting in settings if setting and _can_start(act, setting)), {})
-    given = ", ".join(f"{name}={_code(value)}" for name, value in values.items())
+    def code(value: Any) -> str:
+        return repr(value).replace("'", '"')
+
+    def can_start(values: Mapping[str, Any]) -> bool:
+        """Whether learned parameters may start there: lambda may be 1, and is learned from above it."""
+        numbers = {p: values[p.name] for p in act.params if isinstance(values.get(p.name), float)}
+        return all(p.constraint.allows_learned(value) for p, value in numbers.items())
+
+    values = next((setting for setting in settings if setting and can_start(setting)), {})
+    given = ", ".join(f"{name}={code(value)}" for name, value in values.items())
     comma = ", " if given else ""
     knob = act.knobs[0] if act.knobs else (act.params[0].name if act.params else "")
-    learn = ", learn=True" if isinstance(act, SoftTable) else f", learn={_code(knob)}" if knob else ""
+    learn = ", learn=True" if isinstance(act, SoftTable) else f", learn={code(knob)}" if knob else ""
     module = type(sk.nn.make(act.name))
     lines = ["import torch", "import softknee as sk", "", "x = torch.randn(8, 64)"]
     lines += [f'act = sk.get("{act.name}")', f"y = act(x{comma}{given})"]

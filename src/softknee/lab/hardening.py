@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import ParameterError
 from ..measure.hardness import HardnessTrace
-from ..measure.record import Quantity, Record, RecordError
+from ..measure.record import Record, RecordError
 from .chart import (
     Chart,
     by_name,
@@ -43,7 +43,6 @@ HEADINGS = {
     "relu": "ReLU from scratch",
 }
 _NETWORKS = {"mlp": "MLP", "cnn": "CNN"}
-_NONE = "–"
 
 
 def hardening_tables(record: Record) -> list[Table]:
@@ -68,22 +67,25 @@ def _table(record: Record, name: str) -> Table:
     return Table(
         title=f"{network} on {name}, {task['epochs']} epochs: test accuracy in %, {over}",
         head=("activation", *HEADINGS.values()),
-        rows=[(row["function"], *(_text(row["accuracy"], column) for column in HEADINGS)) for row in rows],
+        rows=[(row["function"], *_accuracies(row)) for row in rows],
         remarks=[_remark(row) for row in rows if row["hardness_profile"]],
         markup=True,
     )
 
 
-def _text(accuracy: Mapping[str, Quantity], column: str) -> str:
-    return accuracy[column].text(2) if column in accuracy else _NONE
+def _accuracies(row: Mapping[str, Any]) -> list[str]:
+    return [row["accuracy"][name].text(2) if name in row["accuracy"] else "–" for name in HEADINGS]
 
 
 def _remark(row: Mapping[str, Any]) -> str:
     """Knobs by layer when they were frozen and at the end, and what each step cost."""
     sites = [site for site in row["hardness_profile"] if site["run"] == "hardened"]
-    frozen, end = (
-        ", ".join(_knob(site["knob"]) for site in sites if site["when"] == when) for when in ("freeze", "end")
-    )
+    knobs: dict[str, list[str]] = {}
+    for site in sites:
+        knob = site["knob"]
+        spread = f" ± {knob.spread:.2g}" if knob.spread > 1e-6 * abs(knob.value) else ""
+        knobs.setdefault(site["when"], []).append(f"{knob.value:.3g}{spread}")
+    frozen, end = (", ".join(knobs.get(when, ())) for when in ("freeze", "end"))
     costs = (("hardening", "cost_of_hardening"), ("replacing", "cost_of_replacement"), ("swapping", "cost_of_swap"))
     losses = ", ".join(f"{step} {row[name].text(2)}" for step, name in costs)
     epochs = ", ".join(map(str, row["best_epoch_by_seed"]["hardened"]))
@@ -91,11 +93,6 @@ def _remark(row: Mapping[str, Any]) -> str:
         f"{row['function']}: knobs by layer {frozen} when frozen, {end} at the end; percentage points lost by "
         f"{losses}; best epochs {epochs}."
     )
-
-
-def _knob(value: Quantity) -> str:
-    spread = f" ± {value.spread:.2g}" if value.spread > 1e-6 * abs(value.value) else ""
-    return f"{value.value:.3g}{spread}"
 
 
 _TALL = 240  # pixels
@@ -138,7 +135,9 @@ def _map(trace: HardnessTrace, reach: tuple[float, float], scale: Chart) -> Char
     low, high = reach if reach[0] < reach[1] else (reach[0] - 0.5, reach[1] + 0.5)
     hardens_upward = math.isinf(trace.profiles[0].sites[0].toward)
     ramp = ("#fdf1dd", *RAMP) if hardens_upward else ("#fdf1dd", *RAMP)[::-1]
-    names, edges = _short(trace.profiles[0].paths), _edges(trace.epochs)
+    names, epochs = _short(trace.profiles[0].paths), trace.epochs
+    between = [(first + second) / 2 for first, second in pairwise(epochs)]  # where the columns meet
+    edges = [2 * epochs[0] - between[0], *between, 2 * epochs[-1] - between[-1]]
     cells = [
         {"epoch": edges[column], "to": edges[column + 1], "row": row + 0.5, "above": row + 1.5, "value": value}
         for column, profile in enumerate(trace.profiles)
@@ -205,12 +204,6 @@ def _knob_title(trace: HardnessTrace) -> str:
     if len({(site.activation, site.knob) for site in sites}) > 1:
         return "Knob"
     return ", ".join(map(sign, sites[0].knob.split(", ")))
-
-
-def _edges(epochs: Sequence[float]) -> list[float]:
-    """Where the columns meet: halfway between two epochs."""
-    between = [(a + b) / 2 for a, b in pairwise(epochs)]
-    return [epochs[0] - (between[0] - epochs[0]), *between, epochs[-1] + (epochs[-1] - between[-1])]
 
 
 def _short(paths: Sequence[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """The density of the inputs: a named one with mean and scale, or uploaded numbers, as a sketch of their quantiles.
 
 A sketch is 256 quantiles, at (i + 1/2)/256, as float32 in base64: small enough for an address, so that a link takes
-the uploaded numbers along and the server keeps nothing. What is computed from an upload is computed from these.
+the uploaded numbers along and the server keeps nothing. What is computed from an upload is computed from these: the
+entropy that a function takes or adds, and how two inputs go through depth.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import binascii
 import io
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,13 +22,16 @@ from torch import Tensor
 
 from ...design.entropic import densities
 from ...design.entropic.densities import FEWEST, Density, of_samples, sorted_samples
-from ...errors import DefinitionError, InputError, ParameterError, did_you_mean
-from ...lab.figures import seams_of
+from ...design.entropic.entropy import mean_of
+from ...design.gaussian import init_gain
+from ...errors import DefinitionError, InputError, ParameterError, SoftkneeError, did_you_mean
+from ...lab.figures import Function, orders_of, seams_of
+from ...measure.propagation import propagation
 from ...spec import Activation, SoftTable, x
 from ...spec.algebra import Abs, Expr, sympy
 from ...spec.pieces import split
 from ...spec.primitives import Clip, FiniteLeft, Ramp, Unit
-from .reading import ChosenFunction
+from .reading import ChosenFunction, read
 
 _CORNERS = (Ramp, Clip, Unit, Abs, FiniteLeft, sympy.sign, sympy.Max, sympy.Min)
 
@@ -236,3 +241,149 @@ def _table(content: bytes) -> Any:
             if number != lines[0][0]:
                 raise InputError(f"Line {number} of the .csv file is not numbers: {line[:40]!r}.") from error
     return numpy.array(numbers)
+
+
+DEPTH = 40
+_GRID, _SPREADS, _HALVINGS = 4001, 12.0, 60
+_ALL = 1 - 1e-9
+_NAMES = {"mean": "the mean", "deviation": "the deviation", "slope_square": "the mean of f′(X)²"}
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Where the slope has one sign: -1, 0 or 1."""
+
+    low: float
+    high: float
+    sign: int
+
+
+def entropy(query: dict[str, Any]) -> dict[str, Any]:
+    """H(f(X)) - H(X) = E log|f'(X)| of {"function", "density"}, on the whole line or where f is one-to-one.
+
+    A flat stretch sends its share of the inputs into one point, which has no entropy; where f goes up and down the
+    formula holds on each side alone. Then the stretch with most of the inputs is taken, and the answer says so.
+    """
+    function, density = read(query.get("function")), density_of(query.get("density"))
+    value, slope, _ = orders_of(function.act, function.given)
+    seams = [seam for seam in seams_of(function.act, function.given) or [] if abs(seam) < 1e6]
+    mean, square = _mean(value, density, seams), _mean(lambda x: value(x) ** 2, density, seams)
+    numbers = {
+        "mean": mean,
+        "deviation": math.nan if math.isnan(square) else math.sqrt(max(square - mean**2, 0.0)),
+        "slope_square": _mean(lambda x: slope(x) ** 2, density, seams),
+    }
+    lost = value(_grid(density)).isnan()
+    if bool((lost[1:] & lost[:-1]).any()):  # a single place, as 0 of 1/x, is no stretch of inputs
+        words = "It has no value for some of these inputs, so nothing can be said of its entropy."
+        return {**numbers, "change": None, "flat": None, "words": words}
+    missing = [name for name, number in numbers.items() if not math.isfinite(number)]
+    verb = "does" if len(missing) == 1 else "do"
+    *first, last = [_NAMES[name] for name in missing] or [""]
+    listed = f"{', '.join(first)} and {last}" if first else last
+    gone = f"Of this function {listed} {verb} not exist." if missing else ""
+    pieces = [
+        (stretch, min(mean_of(torch.zeros_like, density, stretch.low, stretch.high)[1], 1.0))
+        for stretch in stretches(slope, density, seams)
+    ]
+    flat = sum(share for stretch, share in pieces if stretch.sign == 0)
+    steep = [(stretch, share) for stretch, share in pieces if stretch.sign]
+    if not steep:
+        words = f"It is flat wherever these inputs are. {gone}".strip()
+        return {**numbers, "change": None, "flat": flat, "words": words}
+    best, share = max(steep, key=lambda pair: pair[1])
+    change, _ = mean_of(lambda x: torch.log(slope(x).abs().clamp(min=1e-300)), density, best.low, best.high, seams)
+    whole, why = share > _ALL, ""
+    if flat > 0:
+        why = "Flat stretches send the other inputs into single points, which have no entropy."
+    elif len(steep) > 1:
+        why = "It goes up and down, and E log|f′| is the change only where it is one-to-one."
+    return {
+        **numbers,
+        "change": change if math.isfinite(change) else None,
+        "low": None if math.isinf(best.low) else best.low,
+        "high": None if math.isinf(best.high) else best.high,
+        "whole": whole,
+        "share": share,
+        "flat": flat,
+        "words": f"{'' if whole else why} {gone}".strip(),
+    }
+
+
+def _mean(curve: Function, density: Density, seams: list[float]) -> float:
+    return mean_of(curve, density, -math.inf, math.inf, seams)[0]
+
+
+def _grid(density: Density) -> Tensor:
+    """Where these inputs are."""
+    reach = _SPREADS * density.spread
+    low, high = max(density.reach[0], density.centre - reach), min(density.reach[1], density.centre + reach)
+    return torch.linspace(low, high, _GRID, dtype=torch.float64)[1:-1]
+
+
+def stretches(slope: Function, density: Density, seams: list[float]) -> list[Stretch]:
+    """The line cut where the sign of the slope changes, as far as these inputs see it.
+
+    >>> import softknee as sk
+    >>> from softknee.design.entropic.densities import normal
+    >>> parts = stretches(sk.get("relu").derivative(1), normal(), [0.0])
+    >>> [(part.low, part.high, part.sign) for part in parts]
+    [(-inf, 0.0, 0), (0.0, inf, 1)]
+    """
+    grid = _grid(density)
+    low, high = grid[0].item(), grid[-1].item()
+    near = [seam + side * 1e-9 * (high - low) for seam in seams if low < seam < high for side in (-1, 1)]
+    x = torch.cat([grid, torch.tensor(near, dtype=torch.float64)]).sort()[0]
+    signs = slope(x).nan_to_num(0.0).sign()
+    ends: list[float] = [-math.inf]
+    kinds: list[int] = [int(signs[0])]
+    for place in torch.nonzero(signs.diff()).flatten().tolist():
+        ends.append(_change(slope, x[place], x[place + 1], seams))
+        kinds.append(int(signs[place + 1]))
+    ends.append(math.inf)
+    return [Stretch(a, b, kind) for a, b, kind in zip(ends[:-1], ends[1:], kinds, strict=True) if b > a]
+
+
+def _change(slope: Function, left: Tensor, right: Tensor, seams: list[float]) -> float:
+    """The place between two points at which the sign of the slope changes; a seam where one lies between."""
+    for seam in seams:
+        if float(left) < seam < float(right):
+            return seam
+    before = slope(left.reshape(1)).sign()
+    for _ in range(_HALVINGS):
+        middle = (left + right) / 2
+        if bool(slope(middle.reshape(1)).sign() == before):
+            left = middle
+        else:
+            right = middle
+    return float((left + right) / 2)
+
+
+def depth(query: dict[str, Any]) -> dict[str, Any]:
+    """Two inputs through a wide random network of {"function"}, begun at the second moment of {"density"}.
+
+    On the edge of chaos where there is one at that variance; otherwise with the weights that keep the variance.
+    """
+    function, density = read(query.get("function")), density_of(query.get("density"))
+    q = _mean(lambda x: x * x, density, [])
+    settings: dict[str, Any] = {"q": q, "params": function.given}
+    reply: dict[str, Any] = {"q": q}
+    try:
+        gain = init_gain(function.act, q=q, params=function.given)
+        run = propagation(function.act, DEPTH, **settings)
+        on_edge = run.edge is not None
+        if not on_edge:
+            reply["why"] = run.why
+            run = propagation(function.act, DEPTH, weight_variance=gain**2, **settings)
+    except SoftkneeError as error:
+        return {**reply, "why": str(error), "one_minus_c": []}
+    return {
+        **reply,
+        "gain": gain,
+        "on_edge": on_edge,
+        "weights": run.weight_variance,
+        "biases": run.bias_variance,
+        "slope": run.slope,
+        "one_minus_c": list(run.one_minus_c),
+        "variance": list(run.variance),
+    }

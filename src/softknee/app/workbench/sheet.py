@@ -261,33 +261,27 @@ def certificate(query: dict[str, Any]) -> dict[str, Any]:
 
 def _rows(proved: Certificate) -> list[list[str]]:
     """The proved properties: name, value, where."""
+    order, zeros = proved.smoothness, proved.zeros
+    raised = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+    smooth = "not settled" if order is None else "C∞" if order == math.inf else "jumps"
+    if order is not None and 0 <= order < math.inf:
+        smooth = f"C{int(order)}".translate(raised)
+    nothing = "not settled"
+    if zeros is not None:
+        nothing = ", ".join(map(_region, zeros[:_MOST_PLACES])) + (" …" if len(zeros) > _MOST_PLACES else "")
     rows = [
         ["Lipschitz constant", _number(proved.lipschitz), _places(proved.lipschitz)],
         ["smallest slope", _number(proved.smallest_slope), _places(proved.smallest_slope)],
         ["largest slope", _number(proved.largest_slope), _places(proved.largest_slope)],
         ["monotone", {True: "yes", False: "no", None: "not settled"}[proved.monotone], ""],
-        ["smoothness", _smoothness(proved.smoothness), ""],
+        ["smoothness", smooth, ""],
     ]
     if proved.limit is not None:
         title = f"distance to {proved.limit}"
         distance = proved.distance
         rows.append([title, "not settled", ""] if distance is None else [title, _number(distance), _places(distance)])
-    rows.append(["exactly 0", _zeros(proved.zeros), ""])
+    rows.append(["exactly 0", nothing or "nowhere", ""])
     return rows
-
-
-def _smoothness(order: float | None) -> str:
-    if order is None:
-        return "not settled"
-    if order == math.inf:
-        return "C∞"
-    return "jumps" if order < 0 else f"C{str(int(order)).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
-
-
-def _zeros(zeros: tuple[Region, ...] | None) -> str:
-    if zeros is None:
-        return "not settled"
-    return ", ".join(map(_region, zeros[:_MOST_PLACES])) + (" …" if len(zeros) > _MOST_PLACES else "") or "nowhere"
 
 
 def _places(value: Extremum) -> str:

@@ -119,14 +119,12 @@ class ReportingWatch:
         from ...lab.studies.running.training import unpack
 
         curves = unpack(save(), of=self._trial.key)["progress"]["curves"]
-        last = {name: _mean(rows[-1]) for name, rows in curves.items() if rows}
+        last = {}
+        for name, rows in curves.items():
+            there = [value for value in rows[-1] if value is not None] if rows else []
+            last |= {name: sum(there) / len(there) if there else None} if rows else {}
         self._pipe.send({"kind": "epoch", "label": self._trial.activation.label, "epoch": done, "of": total, **last})
         self._inner.epoch(done, total, save)
-
-
-def _mean(values: list[float | None]) -> float | None:
-    there = [value for value in values if value is not None]
-    return sum(there) / len(there) if there else None
 
 
 class _Display:

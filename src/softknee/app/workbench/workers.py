@@ -29,10 +29,9 @@ from ...lab.gallery import names
 from ...registry import get
 from .cost import cost
 from .export import picture, take
-from .inputs import shape, uploaded
+from .inputs import depth, entropy, shape, uploaded
 from .reading import refusal
 from .sheet import certificate, curve, formulas
-from .signal_flow import depth, entropy
 
 
 def zoo(query: dict[str, Any]) -> dict[str, Any]:

@@ -179,7 +179,9 @@ def quantise(exported: Exported, calibration: Tensor, *, threads: int) -> Quanti
         for name, model in (("float", exported.content), ("int8", content)):
             optimised = os.fspath(Path(folder, f"{name}-optimised.onnx"))
             sessions.append(session(model, threads=threads, optimised=optimised))
-            runs.append(_operators(onnx.load(optimised)))
+            # With onnxruntime's own operators by their bare names (QGemm, FusedConv, ...).
+            counts = Counter(node.op_type for node in onnx.load(optimised).graph.node)
+            runs.append(dict(sorted(counts.items())))
     return Quantised(exported=exported, content=content, sessions=tuple(sessions), runs=tuple(runs))
 
 
@@ -205,7 +207,11 @@ def race(
     """Accuracy and times of all the models; they take turns, so that the machine's moods meet all alike."""
     ready = [model for model in models if isinstance(model, Quantised)]
     first = images[:batch].numpy()
-    calls = [_call(running, quantised.exported.input, first) for quantised in ready for running in quantised.sessions]
+    calls = [
+        lambda running=running, name=quantised.exported.input: running.run(None, {name: first})
+        for quantised in ready
+        for running in quantised.sessions
+    ]
     samples = iter(Clock(device=torch.device("cpu"), repeats=repeats).race(calls))
     results: list[Int8Check | NotRun] = []
     for model in models:
@@ -232,12 +238,3 @@ def race(
             )
         )
     return results
-
-
-def _call(running: Any, name: str, images: Any) -> Callable[[], object]:
-    return lambda: running.run(None, {name: images})
-
-
-def _operators(proto: Any) -> dict[str, int]:
-    """What runs, with onnxruntime's own operators by their bare names (QGemm, FusedConv, ...)."""
-    return dict(sorted(Counter(node.op_type for node in proto.graph.node).items()))

@@ -90,7 +90,11 @@ def check_pruning(
                 f"the calibration data, and {wanted} are to be removed."
             )
         gone = _deadest(units, wanted, criterion, seed=seed + draw)
-        _remove(graph, gone)
+        # Roots hold different channels, so that the indices of one stay valid while another is pruned.
+        for root in dict.fromkeys(unit.root for unit in gone):
+            indices = [unit.index for unit in gone if unit.root is root]
+            function = graph.get_pruner_of_module(root).prune_out_channels
+            graph.get_pruning_group(root, function, indices).prune()
         results.append((gone, count_parameters(pruned), evaluate(pruned)))
     gone, parameters, _ = results[0]
     touched = {unit.layer: sum(other.layer == unit.layer for other in gone) for unit in gone}
@@ -104,14 +108,6 @@ def check_pruning(
         accuracy_before=accuracy_before,
         accuracy_after=Quantity.mean([accuracy for _, _, accuracy in results], unit="%"),
     )
-
-
-def _remove(graph: Any, gone: list[_Unit]) -> None:
-    # Roots hold different channels, so that the indices of one stay valid while another is pruned.
-    for root in dict.fromkeys(unit.root for unit in gone):
-        indices = [unit.index for unit in gone if unit.root is root]
-        function = graph.get_pruner_of_module(root).prune_out_channels
-        graph.get_pruning_group(root, function, indices).prune()
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -101,23 +101,23 @@ _FEWEST = 2  # values along each side that make a grid
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells by (q, h). of: the fit of each; ours: mean PSNR over seeds, None where a seed diverged; paper: its PSNR."""
+    """Cells by (q, h): the fit of each, its mean PSNR over seeds (None where a seed diverged), and the paper's."""
 
     q: tuple[float, ...]
     h: tuple[float, ...]
-    of: Mapping[tuple[float, float], Fit]
+    fits: Mapping[tuple[float, float], Fit]
     paper: Mapping[tuple[float, float], float]
 
     def ours(self, cell: tuple[float, float]) -> float | None:
-        return mean_of(self.of[cell].each("psnr")) if cell in self.of else None
+        return mean_of(self.fits[cell].each("psnr")) if cell in self.fits else None
 
     def words(self, cell: tuple[float, float]) -> str:
         """Our PSNR with half of its interval, or how many seeds diverged."""
-        if cell not in self.of:
+        if cell not in self.fits:
             return ""
         if self.ours(cell) is None:
-            return f"{self.of[cell].diverged} seeds\ndiverged"
-        psnr = score([value for value in self.of[cell].each("psnr") if value is not None], larger_is_better=True)
+            return f"{self.fits[cell].diverged} seeds\ndiverged"
+        psnr = score([value for value in self.fits[cell].each("psnr") if value is not None], larger_is_better=True)
         half = "" if psnr.interval is None else f"\n±{(psnr.interval[1] - psnr.interval[0]) / 2:.2f}"
         return f"{psnr.value:.2f}{half}"
 
@@ -150,7 +150,7 @@ def heat_map(run: Run) -> Drawn:
     grid = grid_of(run)
     if grid is None:
         raise DataError(f"'{run.url}' is no grid of SQUAF's q and alpha with a PSNR in each cell.")
-    ours = {cell: value for cell in grid.of if (value := grid.ours(cell)) is not None}
+    ours = {cell: value for cell in grid.fits if (value := grid.ours(cell)) is not None}
     every = [*ours.values(), *grid.paper.values()]
     if not every:
         raise DataError(f"'{run.url}': in every cell a seed diverged, so that there are no means to show.")

@@ -182,7 +182,11 @@ class Run:
         if all(fit.outcome.trial.fingerprint == examples.fingerprint for fit in self.fits):
             return examples
         truths = [fit.truth for fit in self.fits if fit.truth is not None]
-        if not all(_alike(truth, examples.test_y) for truth in truths):
+        now = examples.test_y
+        if not all(
+            truth.shape == now.shape and torch.allclose(truth.double(), now.double(), rtol=1e-5, atol=1e-6)
+            for truth in truths
+        ):
             raise DataError(f"'{self.url}' was trained on other examples than {self.data!r} has now.")
         compared = "its test part is the same but for last bits" if truths else "what it was tested on was not kept"
         self.notes.append(f"'{self.url}' was trained on examples with another fingerprint than here; {compared}.")
@@ -209,10 +213,6 @@ class Run:
         note = f"'{self.url}' has no {what} of {', '.join(without)}: {why}, so they are not drawn."
         if note not in self.notes:
             self.notes.append(note)
-
-
-def _alike(before: Tensor, now: Tensor) -> bool:
-    return before.shape == now.shape and torch.allclose(before.double(), now.double(), rtol=1e-5, atol=1e-6)
 
 
 def read_run(place: str | os.PathLike[str], *, data_folder: str | os.PathLike[str] | None = None) -> Run:

@@ -680,23 +680,15 @@ def against_baseline(rows: Sequence[Row], baseline: Row, measure: Measure) -> Ma
     comparisons = {row.label: compared for row in others if (compared := compare(row, baseline, measure))}
     adjusted = holm([comparison.p for comparison in comparisons.values()])
     equivalent = holm([comparison.equivalence for comparison in comparisons.values()])
-    return {
-        label: Verdict(
-            comparison=comparison,
-            adjusted=p,
-            equivalence=same,
-            words=_words(comparison, p, same, measure),
-        )
-        for (label, comparison), p, same in zip(comparisons.items(), adjusted, equivalent, strict=True)
-    }
-
-
-def _words(comparison: Comparison, p: float | None, same: float | None, measure: Measure) -> str:
-    small = same is not None and same <= _ALPHA
-    if p is not None and p <= _ALPHA:
-        words = BETTER if (comparison.difference > 0) == measure.larger_is_better else WORSE
-        return SLIGHTLY + words if small else words
-    return EQUIVALENT if small else UNDECIDED
+    verdicts = {}
+    for (label, comparison), p, same in zip(comparisons.items(), adjusted, equivalent, strict=True):
+        small = same is not None and same <= _ALPHA
+        words = EQUIVALENT if small else UNDECIDED
+        if p is not None and p <= _ALPHA:
+            better = (comparison.difference > 0) == measure.larger_is_better
+            words = SLIGHTLY * small + (BETTER if better else WORSE)
+        verdicts[label] = Verdict(comparison=comparison, adjusted=p, equivalence=same, words=words)
+    return verdicts
 
 
 def best_and_rivals(rows: Sequence[Row], measure: Measure) -> tuple[Row, tuple[Row, ...]] | None:
@@ -739,7 +731,10 @@ def compare_with_paper(paper: Paper | None, rows: Sequence[Row]) -> tuple[PaperT
 
 def _scores(measure: Measure, numbers: Mapping[str, float], rows: Mapping[str, Row]) -> PaperTable:
     had = {label: result for label in numbers if label in rows and (result := rows[label].result(measure))}
-    logs = measure.logarithmic and _over_decades([result for result in had.values() if isinstance(result, Score)])
+    scores = [result.each for result in had.values() if isinstance(result, Score)]
+    # Where the seeds of any activation spread over decades, and all have a logarithm.
+    wide = any(max(each) > _SPREAD * min(each) for each in scores)
+    logs = measure.logarithmic and wide and all(min(each) > 0 for each in scores)
     shown = {label: _shown(result, measure, logs=logs) for label, result in had.items()}
     places = None if measure.logarithmic else max(_decimals(number) for number in numbers.values())
     own = None if places is None else min(max(places, decimals(shown.values())), places + _MORE_PLACES)
@@ -800,13 +795,6 @@ def _shown(result: Score | Estimate, measure: Measure, *, logs: bool) -> Score:
     over = score([math.log(scale * value) for value in each], larger_is_better=False)
     ends = None if over.interval is None else (math.exp(over.interval[0]), math.exp(over.interval[1]))
     return Score(math.exp(over.value), None, ends, each, measure.larger_is_better)
-
-
-def _over_decades(scores: Sequence[Score]) -> bool:
-    """Whether the seeds of any activation spread so far, and all have a logarithm."""
-    return all(min(score.each) > 0 for score in scores) and any(
-        max(score.each) > _SPREAD * min(score.each) for score in scores
-    )
 
 
 def _decimals(number: float) -> int:
@@ -1012,7 +1000,13 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
     if not trained:
         raise DataError("A report needs at least one trained activation, and there is none; run the study first.")
     measures = measured(trained)
-    rows = _rows(recipe, trained, measures, _costs(outcomes))
+    costs = {}
+    for outcome in outcomes:
+        for entry in outcome.cost:
+            names = ("train", "infer", "train_ratio", "infer_ratio")
+            numbers = {name: Quantity(**v) if isinstance(v := entry[name], Mapping) else v for name in names}
+            costs[entry["label"]] = Cost(key=outcome.trial.key, peak_memory=entry.get("peak_memory"), **numbers)
+    rows = _rows(recipe, trained, measures, costs)
     baseline = next((row for row in rows if row.baseline), None)
     if baseline is not None and not baseline.diverged:
         had = {measure.name: baseline.result(measure) for measure in measures}
@@ -1141,18 +1135,6 @@ def estimate_of(difference: Mapping[str, Any]) -> Estimate:
         None if interval is None else (interval[0], interval[1]),
         None if without is None else tuple(without),
     )
-
-
-def _costs(outcomes: Sequence[Outcome]) -> dict[str, Cost]:
-    costs = {}
-    for outcome in outcomes:
-        for entry in outcome.cost:
-            names = ("train", "infer", "train_ratio", "infer_ratio")
-            numbers = {
-                name: value if isinstance(value := entry[name], Quantity) else Quantity(**value) for name in names
-            }
-            costs[entry["label"]] = Cost(key=outcome.trial.key, peak_memory=entry.get("peak_memory"), **numbers)
-    return costs
 
 
 def _judged(rows: tuple[Row, ...], measures: Sequence[Measure]) -> tuple[Row, ...]:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...measure.estimate import Estimate, Score
-from ...measure.record import Quantity
 from ..studies.trials import Each, Outcome
 from ..table import BASELINE, DENSE, Cell, Table, escape_markdown
 from .summary import (
@@ -18,7 +17,6 @@ from .summary import (
     Measure,
     Origin,
     PaperTable,
-    Replacement,
     Row,
     Summary,
     column_places,
@@ -35,8 +33,14 @@ from .summary import (
 )
 
 
-def name_cell(label: str, key: str | None = None) -> Cell:
-    return Cell(text=label, key=key, kind="name")
+def _row(label: str, key: str | None, *cells: str | Cell) -> tuple[Cell, ...]:
+    """A name and its cells; a text is a number of the record that the key names."""
+    name = Cell(text=label, key=key, kind="name")
+    return (name, *(Cell(text=cell, key=key) if isinstance(cell, str) else cell for cell in cells))
+
+
+def _words(text: str) -> Cell:
+    return Cell(text=text, kind="words")
 
 
 def head_of(measure: Measure) -> str:
@@ -51,29 +55,24 @@ def headline(summary: Summary) -> Table:
     places = {measure.name: _places(summary.rows, measure) for measure in shown}
     timed = any(row.cost for row in summary.rows)
     known = any(row.trained is not None for row in summary.rows)
+    against = _against(summary, shown)
     rows = []
     for row in summary.rows:
-        cells = [Cell(text=f"{row.label}{BASELINE if row.baseline else ''}", key=row.key, kind="name")]
-        cells += [_measured(row, measure, places[measure.name]) for measure in shown]
-        cells += [Cell(text=DASH if row.trained is None else f"{row.trained:,}", key=row.key)] if known else []
-        cells += [_ratio(row, row.cost.train_ratio if row.cost else None)] if timed else []
-        rows.append((*cells, *_verdicts(row, shown, bool(_against(summary, shown)))))
-    seeds = counted(len(summary.rows[0].seeds), "seed")
+        cells: list[str | Cell] = [_measured(row, measure, places[measure.name]) for measure in shown]
+        cells += [DASH if row.trained is None else f"{row.trained:,}"] if known else []
+        cells += [_ratio(row)] if timed else []
+        cells += _verdicts(row, shown) if against else []
+        rows.append(_row(f"{row.label}{BASELINE if row.baseline else ''}", row.key, *cells))
     caption = (
-        f"Mean over {seeds} ± the reach of its 95 % interval (accuracy and losses: t interval; prediction difference: "
-        "jackknife over models). In bold: the best, and whatever is not shown to be worse. "
+        f"Mean over {counted(len(summary.rows[0].seeds), 'seed')} ± the reach of its 95 % interval (accuracy and "
+        "losses: t interval; prediction difference: jackknife over models). In bold: the best, and whatever is not "
+        "shown to be worse."
     )
     if timed:
         basis = summary.recipe.cost_baseline
-        caption += f"Cost: time of a training step relative to {basis}, median ± half the distance of the quartiles."
-    head = (
-        "activation",
-        *(head_of(measure) for measure in shown),
-        *(("parameters",) if known else ()),
-        *(("cost",) if timed else ()),
-        *_against(summary, shown),
-    )
-    return Table(name="headline", caption=caption.strip(), head=head, rows=tuple(rows))
+        caption += f" Cost: time of a training step relative to {basis}, median ± half the distance of the quartiles."
+    head = ("activation", *map(head_of, shown), *("parameters",) * known, *("cost",) * timed, *against)
+    return Table(name="headline", caption=caption, head=head, rows=tuple(rows))
 
 
 def _places(rows: Iterable[Row], measure: Measure) -> int | None:
@@ -103,36 +102,29 @@ def _title(result: Score | Estimate | None, measure: Measure, places: int | None
     return f"{measure.title}: 95 % interval {within}{spread}"
 
 
-def _ratio(row: Row, ratio: Quantity | None) -> Cell:
-    if row.cost is None or ratio is None:
+def _ratio(row: Row) -> Cell:
+    if row.cost is None:
         return Cell(text=DASH, title="not timed")
-    title = (
-        f"training step {row.cost.train.value:.3g} {row.cost.train.unit}, inference {row.cost.infer.value:.3g} "
-        f"{row.cost.infer.unit}; {counted(ratio.repeats, 'repeat')}"
-    )
-    return Cell(text=ratio.text(2), key=row.cost.key, title=title)
+    ratio, train, infer = row.cost.train_ratio, row.cost.train, row.cost.infer
+    title = f"training step {train.value:.3g} {train.unit}, inference {infer.value:.3g} {infer.unit}"
+    return Cell(text=ratio.text(2), key=row.cost.key, title=f"{title}; {counted(ratio.repeats, 'repeat')}")
 
 
 def _against(summary: Summary, shown: Sequence[Measure]) -> list[str]:
     """The heads of the columns of verdicts; there are none where nothing could be compared."""
     if summary.baseline is None or summary.baseline.diverged:
         return []
-    return [f"{_short(measure)} against {summary.baseline.label}" for measure in shown]
+    names = ["reproducibility" if measure.of_sets else measure.title.removeprefix("test ") for measure in shown]
+    return [f"{name} against {summary.baseline.label}" for name in names]
 
 
-def _short(measure: Measure) -> str:
-    return "reproducibility" if measure.of_sets else measure.title.removeprefix("test ")
-
-
-def _verdicts(row: Row, shown: Sequence[Measure], compared: bool) -> list[Cell]:
+def _verdicts(row: Row, shown: Sequence[Measure]) -> list[Cell]:
     """Each verdict in a word; the first says how many seeds diverged where some did."""
-    if not compared:
-        return []
     verdicts = [row.verdicts.get(verdict.name) for verdict in shown]
     words = ["" if row.baseline else DASH if verdict is None else verdict.words for verdict in verdicts]
     if row.diverged:
         words[0] = f"{len(row.diverged)} of {counted(len(row.seeds), 'seed')} diverged"
-    return [Cell(text=word, kind="words") for word in words]
+    return [_words(word) for word in words]
 
 
 def measures_table(summary: Summary) -> Table | None:
@@ -142,10 +134,10 @@ def measures_table(summary: Summary) -> Table | None:
     if not shown:
         return None
     places = {column.name: _places(summary.rows, column) for column in shown}
-    rows = tuple(
-        (name_cell(row.label, row.key), *(_measured(row, column, places[column.name]) for column in shown))
+    rows = [
+        _row(row.label, row.key, *(_measured(row, column, places[column.name]) for column in shown))
         for row in summary.rows
-    )
+    ]
     where = "test" if summary.recipe.training.progressive is None else "judged"
     caption = f"The other measures on the {where} examples, as in the first table: mean ± reach of the 95 % interval."
     return Table(name="measures", caption=caption, head=("activation", *map(head_of, shown)), rows=rows)
@@ -156,7 +148,7 @@ def significance(summary: Summary, measure: Measure) -> Table | None:
     judged = [(row, row.verdicts[measure.name]) for row in summary.judged if measure.name in row.verdicts]
     if not judged or summary.baseline is None:
         return None
-    widths = [comparison.comparison.interval for _, comparison in judged if comparison.comparison.interval]
+    widths = [verdict.comparison.interval for _, verdict in judged if verdict.comparison.interval]
     typical = sorted(measure.scale * (high - low) / 2 for low, high in widths)
     places = place_of(typical[len(typical) // 2]) if typical and typical[len(typical) // 2] > 0 else 3
     places = None if _places(summary.rows, measure) is None else places
@@ -165,23 +157,18 @@ def significance(summary: Summary, measure: Measure) -> Table | None:
         comparison = verdict.comparison
         title = "" if comparison.p_flips is None else f"exact sign-flip test: p {probability(comparison.p_flips)}"
         rows.append(
-            (
-                name_cell(row.label, row.key),
-                Cell(text=fixed(measure.scale * comparison.difference, places, signed=True), key=row.key),
-                Cell(text=interval_words(comparison.interval, places, scale=measure.scale), key=row.key),
+            _row(
+                row.label,
+                row.key,
+                fixed(measure.scale * comparison.difference, places, signed=True),
+                interval_words(comparison.interval, places, scale=measure.scale),
                 Cell(text=probability(comparison.p), key=row.key, title=title),
-                Cell(text=probability(verdict.adjusted), key=row.key),
-                Cell(text=DASH if comparison.effect is None else fixed(comparison.effect, 2, signed=True), key=row.key),
-                Cell(text=probability(verdict.equivalence), key=row.key),
-                Cell(text=verdict.words, kind="words"),
+                probability(verdict.adjusted),
+                DASH if comparison.effect is None else fixed(comparison.effect, 2, signed=True),
+                probability(verdict.equivalence),
+                _words(verdict.words),
             )
         )
-    head = ("activation", "difference", "95 % interval", "p", "p (Holm)", "effect g", "p of equivalence", "verdict")
-    return Table(name=f"test-{measure.name}", caption=_test_caption(summary, measure), head=head, rows=tuple(rows))
-
-
-def _test_caption(summary: Summary, measure: Measure) -> str:
-    basis = summary.baseline.label if summary.baseline else ""
     how = (
         "jackknife pairs: leaving out one seed at a time on both sides"
         if measure.of_sets
@@ -190,7 +177,10 @@ def _test_caption(summary: Summary, measure: Measure) -> str:
     unit = {"%": " in percentage points", "": ""}.get(measure.unit, f" in {measure.unit}")
     margin = f"; “{EQUIVALENT}” means within {margin_words(measure)}, by two one-sided tests" if measure.margin else ""
     title = measure.title[0].upper() + measure.title[1:]
-    return f"{title}: each activation minus {basis}{unit}; {how}. Holm's correction is over this table{margin}."
+    basis = summary.baseline.label
+    caption = f"{title}: each activation minus {basis}{unit}; {how}. Holm's correction is over this table{margin}."
+    head = ("activation", "difference", "95 % interval", "p", "p (Holm)", "effect g", "p of equivalence", "verdict")
+    return Table(name=f"test-{measure.name}", caption=caption, head=head, rows=rows)
 
 
 def replacement(summary: Summary) -> Table | None:
@@ -198,33 +188,21 @@ def replacement(summary: Summary) -> Table | None:
     if not summary.replacements:
         return None
     metric = summary.metric
-    places = decimals(
-        [score for replaced in summary.replacements for score in (replaced.before, replaced.after)], scale=metric.scale
-    )
+    scale, every = metric.scale, [score for row in summary.replacements for score in (row.before, row.after)]
+    places, rows = decimals(every, scale=scale), []
+    for row in summary.replacements:
+        change = fixed(scale * row.change.difference, places, signed=True)
+        if row.change.interval is not None:
+            change += f" {interval_words(row.change.interval, places, scale=scale)}"
+        share = DASH if row.changed is None else with_reach(row.changed, decimals([row.changed], scale=100), scale=100)
+        ends = [with_reach(score, places, scale=scale) for score in (row.before, row.after)]
+        rows.append(_row(row.label, row.key, _words(row.limit), *ends, change, probability(row.change.p), share))
     head = ("activation", "replaced by", f"{head_of(metric)}, before", "after", "change", "p", "predictions changed, %")
     caption = (
         "The activation was moved to its hard limit while training; then the limit took its place with no weight "
         "changed. Change: after minus before, seed by seed, with its 95 % interval."
     )
-    rows = tuple(_replaced(replaced, places) for replaced in summary.replacements)
     return Table(name="replacement", caption=caption, head=head, rows=rows)
-
-
-def _replaced(row: Replacement, places: int) -> tuple[Cell, ...]:
-    scale, key, change = row.measure.scale, row.key, row.change
-    words = fixed(scale * change.difference, places, signed=True)
-    if change.interval is not None:
-        words += f" {interval_words(change.interval, places, scale=scale)}"
-    share = DASH if row.changed is None else with_reach(row.changed, decimals([row.changed], scale=100), scale=100)
-    return (
-        name_cell(row.label, key),
-        Cell(text=row.limit, kind="words"),
-        Cell(text=with_reach(row.before, places, scale=scale), key=key),
-        Cell(text=with_reach(row.after, places, scale=scale), key=key),
-        Cell(text=words, key=key),
-        Cell(text=probability(change.p), key=key),
-        Cell(text=share, key=key),
-    )
 
 
 _SHARES = ("outputs exactly 0", "dead units", "generalisation gap")
@@ -238,16 +216,10 @@ def inside(summary: Summary) -> Table | None:
     scales = {title: 100.0 if title in _SHARES else 1.0 for title in titles}
     every = {title: [row.scores[title] for row in summary.inside if title in row.scores] for title in titles}
     places = {title: decimals(value, scale=scales[title]) for title, value in every.items()}
-    rows = tuple(
-        (
-            name_cell(row.label, row.key),
-            *(
-                Cell(text=with_reach(row.scores.get(title), places[title], scale=scales[title]), key=row.key)
-                for title in titles
-            ),
-        )
+    rows = [
+        _row(row.label, row.key, *(with_reach(row.scores.get(t), places[t], scale=scales[t]) for t in titles))
         for row in summary.inside
-    )
+    ]
     units = {"entropy of inputs": ",\u00a0nats"} | dict.fromkeys(_SHARES, ",\u00a0%")
     head = ("activation", *(f"{title}{units.get(title, '')}" for title in titles))
     caption = "Averages over the activations of a network, then over seeds, ± the reach of the 95 % interval."
@@ -256,18 +228,13 @@ def inside(summary: Summary) -> Table | None:
 
 def trials(summary: Summary) -> Table:
     """Which record every row is from, and what it was trained with."""
-    rows = tuple(
-        (
-            name_cell(row.label, row.key),
-            Cell(text=row.key, key=row.key, kind="words"),
-            Cell(text=plain(row.learning_rate)),
-            Cell(text=plain(row.weight_decay)),
-            Cell(text="–".join(str(seed) for seed in dict.fromkeys((min(row.seeds), max(row.seeds))))),
-            Cell(text=str(len(row.diverged)) if row.diverged else "0"),
-            Cell(text=duration(row.seconds)),
-        )
-        for row in summary.rows
-    )
+    rows = []
+    for row in summary.rows:
+        seeds = "–".join(str(seed) for seed in dict.fromkeys((min(row.seeds), max(row.seeds))))
+        rates = plain(row.learning_rate), plain(row.weight_decay)
+        texts = (*rates, seeds, str(len(row.diverged)), duration(row.seconds))
+        record = Cell(text=row.key, key=row.key, kind="words")
+        rows.append(_row(row.label, row.key, record, *(Cell(text=text) for text in texts)))
     head = ("activation", "record", "learning rate", "weight decay", "seeds", "diverged", "time")
     tuned = summary.recipe.tuning is not None
     caption = "One record for each trial" + (
@@ -323,26 +290,22 @@ def _table(measured: PaperTable, source: str) -> Table:
     name, title = f"beside-{measured.measure.name}", head_of(measured.measure)
     title = f"{title[0].upper()}{title[1:]}"
     if not measured.average:
-        rows = [
-            (
-                name_cell(row.label, row.key),
-                Cell(text=f"{row.paper:,.0f}"),
-                Cell(text=DASH if row.value is None else f"{row.value:,.0f}", key=row.key),
-                Cell(text=row.verdict, kind="words"),
-            )
-            for row in measured.rows
-        ]
+        rows = []
+        for row in measured.rows:
+            ours = DASH if row.value is None else f"{row.value:,.0f}"
+            rows.append(_row(row.label, row.key, Cell(text=f"{row.paper:,.0f}"), ours, _words(row.verdict)))
         caption = f"{title} of one model, in the paper ({source}) and here."
         return Table(name=name, caption=caption, head=("activation", "paper", "here", "verdict"), rows=rows)
     rows = [
-        (
-            name_cell(row.label, row.key),
+        _row(
+            row.label,
+            row.key,
             Cell(text=fixed(row.paper, measured.paper_places)),
-            Cell(text=DASH if row.value is None else fixed(row.value, measured.places), key=row.key),
-            Cell(text=interval_words(row.interval, measured.places), key=row.key),
+            DASH if row.value is None else fixed(row.value, measured.places),
+            interval_words(row.interval, measured.places),
             Cell(text=str(row.seeds), title=counted(row.seeds, "seed")),
             Cell(text=str(row.diverged)),
-            Cell(text=row.verdict, kind="words"),
+            _words(row.verdict),
         )
         for row in measured.rows
     ]
@@ -371,35 +334,25 @@ def relative_losses(summary: Summary) -> Table | None:
     basis = summary.baseline
     if summary.recipe.training.progressive is None or basis is None or basis.diverged:
         return None
-
-    def cell(row: Row, value: float | None, *, signed: bool) -> Cell:
-        if value is None:
-            return Cell(text=DASH, title="not measured")
-        return Cell(text=fixed(value, 2, signed=signed), key=row.key)
-
     rows = []
     for row in summary.rows:
         difference = row.differences.get(RELATIVE)
         losses = [(_loss(row, name), _loss(basis, name)) for name in ("log_loss", "auc")]
-        changes = [None if mine is None or not theirs else change(mine, theirs) for mine, theirs in losses]
-        rows.append(
-            (
-                name_cell(row.label, row.key),
-                *(cell(row, value, signed=True) for value in changes),
-                cell(row, None if difference is None else 100 * difference.value, signed=False),
-            )
-        )
+        numbers = [None if mine is None or not theirs else change(mine, theirs) for mine, theirs in losses]
+        numbers.append(None if difference is None else 100 * difference.value)
+        signed = (True, True, False)
+        cells = [
+            Cell(text=DASH, title="not measured") if value is None else fixed(value, 2, signed=sign)
+            for value, sign in zip(numbers, signed, strict=True)
+        ]
+        rows.append(_row(row.label, row.key, *cells))
+    losses = (f"{kind} loss against {basis.label}, %" for kind in ("log", "ranking"))
     return Table(
         name="relative-losses",
         caption=f"Progressive losses against those of {basis.label}, and the prediction difference relative to the "
         "predicted share of clicks: the axes of figure 3 of the SmeLU paper. The ranking loss is 1 - AUC. Less is "
         "better.",
-        head=(
-            "activation",
-            f"log loss against {basis.label}, %",
-            f"ranking loss against {basis.label}, %",
-            "relative Δ₁, %",
-        ),
+        head=("activation", *losses, "relative Δ₁, %"),
         rows=rows,
     )
 
@@ -490,16 +443,12 @@ def _head(row: Row) -> dict[str, object]:
 def _costs(row: Row) -> list[Mapping[str, object]]:
     if row.cost is None:
         return []
-    named = {
-        "train_time": row.cost.train,
-        "infer_time": row.cost.infer,
-        "train_ratio": row.cost.train_ratio,
-        "infer_ratio": row.cost.infer_ratio,
-    }
     head = _head(row) | {"record": row.cost.key, "seeds": None, "diverged": None}
+    names = {"train_time": "train", "infer_time": "infer", "train_ratio": "train_ratio", "infer_ratio": "infer_ratio"}
+    quantities = {measure: getattr(row.cost, name) for measure, name in names.items()}
     return [
         head | {"measure": name, "value": quantity.value, "low": quantity.low, "high": quantity.high}
-        for name, quantity in named.items()
+        for name, quantity in quantities.items()
     ]
 
 

@@ -6,30 +6,16 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib import resources
 from pathlib import Path
 
 from ...files import make_folder, write_whole
 from ...measure.record import Record
-from ..chart import config, outline, page_script
+from ..chart import asset, config, outline, page_script
 from ..studies.recipe import Language, Perplexity, Recipe
 from ..studies.trials import Outcome
 from ..table import escape_latex
 from . import drawing, tables
-from .drawing import pdf_figures
 from .summary import Origin, Summary, counted, duration, origin_of, summarise
-from .tables import (
-    TITLE,
-    every_table,
-    markdown,
-    paper_csv,
-    paper_note,
-    paper_sentences,
-    paper_tables,
-    relative_losses,
-    results_csv,
-    seeds_csv,
-)
 
 _LOOK = config(
     size=12.5,
@@ -47,11 +33,6 @@ _TESTS = (
     "they show it to be too small to matter; “slightly” better or worse that both are shown: a difference, and that it "
     "is too small to matter. g is the effect size: the mean difference in units of its spread over seeds.</p>"
 )
-
-
-def asset(name: str) -> str:
-    """A file of the page that is written in another language than Python."""
-    return resources.files("softknee.lab").joinpath(name).read_text(encoding="utf-8")
 
 
 def render(summary: Summary, origin: Origin) -> str:
@@ -195,19 +176,33 @@ def _legend(entries: Sequence[drawing.Entry]) -> str:
 
 def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
     """The document; `figures` has the caption of each file in figures/."""
-    title = escape_latex(summary.recipe.title or summary.recipe.name)
     text = escape_latex
     answers = "\n".join(
         rf"\item {text(answer.question)}: \textbf{{{text(answer.label)}}}{text(answer.words)}"
         for answer in summary.sentences
     )
     lists = f"\\begin{{itemize}}\n{answers}\n\\end{{itemize}}\n" if answers else ""
-    notes = "".join(f"\n\\noindent {escape_latex(note)}\n" for note in summary.notes)
-    online = relative_losses(summary)
-    tables = "\n".join(table.latex() for table in [*every_table(summary), *([online] if online else [])])
-    pictures = "\n".join(_figure(name, caption) for name, caption in figures.items())
-    facts = "\n".join(f"\\item {escape_latex(name)}: {escape_latex(words)}" for name, words in origin.facts())
-    return rf"""% Written by softknee. Run again with: {escape_latex(origin.command)}
+    notes = "".join(f"\n\\noindent {text(note)}\n" for note in summary.notes)
+    shown = [*tables.every_table(summary), tables.relative_losses(summary)]
+    floats = "\n".join(table.latex() for table in shown if table)
+    paper = ""
+    if summary.paper_tables:
+        sentences = (*tables.paper_sentences(summary), tables.paper_note(summary))
+        words = "".join(f"\n\\noindent {text(sentence)}\n" for sentence in sentences if sentence)
+        own = "\n".join(table.latex() for table in tables.paper_tables(summary))
+        paper = f"\\section*{{{tables.TITLE}}}\n{words}\n{own}\n"
+    pictures = "\n".join(
+        rf"""\begin{{figure}}[htbp]
+\centering
+\includegraphics[width=\linewidth]{{figures/{name}.pdf}}
+\caption{{{text(caption)}}}
+\label{{fig:{name}}}
+\end{{figure}}
+"""
+        for name, caption in figures.items()
+    )
+    facts = "\n".join(f"\\item {text(name)}: {text(words)}" for name, words in origin.facts())
+    return rf"""% Written by softknee. Run again with: {text(origin.command)}
 \documentclass{{article}}
 \usepackage[T1]{{fontenc}}
 \usepackage{{textcomp}}
@@ -216,38 +211,19 @@ def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
 \usepackage{{graphicx}}
 % A table that is wider than the line is made as wide as the line.
 \newcommand{{\fitted}}[1]{{\resizebox{{\ifdim\width>\linewidth\linewidth\else\width\fi}}{{!}}{{#1}}}}
-\title{{{title}}}
+\title{{{text(summary.recipe.title or summary.recipe.name)}}}
 \date{{}}
 \begin{{document}}
 \maketitle
 {lists}{notes}
-{tables}
-{_paper(summary)}{pictures}
+{floats}
+{paper}{pictures}
 \section*{{Run it again}}
-\noindent\texttt{{{escape_latex(origin.command)}}}
+\noindent\texttt{{{text(origin.command)}}}
 \begin{{itemize}}
 {facts}
 \end{{itemize}}
 \end{{document}}
-"""
-
-
-def _paper(summary: Summary) -> str:
-    if not summary.paper_tables:
-        return ""
-    words = "".join(
-        f"\n\\noindent {escape_latex(text)}\n" for text in (*paper_sentences(summary), paper_note(summary)) if text
-    )
-    return f"\\section*{{{TITLE}}}\n{words}\n" + "\n".join(table.latex() for table in paper_tables(summary)) + "\n"
-
-
-def _figure(name: str, caption: str) -> str:
-    return rf"""\begin{{figure}}[htbp]
-\centering
-\includegraphics[width=\linewidth]{{figures/{name}.pdf}}
-\caption{{{escape_latex(caption)}}}
-\label{{fig:{name}}}
-\end{{figure}}
 """
 
 
@@ -260,13 +236,13 @@ def report_files(
              the report names the machine that it is made on.
     """
     summary, origin = summarise(recipe, outcomes), origin_of(recipe, command=command, records=records)
-    pictures = pdf_figures(summary)
+    pictures = drawing.pdf_figures(summary)
     captions = {name: caption for name, (_, caption) in pictures.items()}
     texts = {
-        "results.csv": results_csv(summary),
-        "seeds.csv": seeds_csv(outcomes),
-        **({"paper.csv": paper_csv(summary)} if summary.paper_tables else {}),
-        "report.md": markdown(summary, origin),
+        "results.csv": tables.results_csv(summary),
+        "seeds.csv": tables.seeds_csv(outcomes),
+        **({"paper.csv": tables.paper_csv(summary)} if summary.paper_tables else {}),
+        "report.md": tables.markdown(summary, origin),
         "report.tex": latex(summary, origin, captions),
         "index.html": render(summary, origin),
     }
