@@ -352,11 +352,11 @@ def _rational(s: Tensor, ratio: Tensor) -> tuple[tuple[float, ...], tuple[float,
         for _ in range(12):
             left = torch.cat([powers[:, :m], -ratio[:, None] * powers[:, 1 : k + 1]], dim=1) * weight[:, None]
             size = left.norm(dim=0)
-            found = torch.linalg.lstsq(left / size, (ratio * weight)[:, None], driver="gelsd").solution[:, 0] / size
-            q = 1 + powers[:, 1 : k + 1] @ found[m:]
-            error = (powers[:, :m] @ found[:m] / q / ratio - 1).abs().max().item()
+            solution = torch.linalg.lstsq(left / size, (ratio * weight)[:, None], driver="gelsd").solution[:, 0] / size
+            q = 1 + powers[:, 1 : k + 1] @ solution[m:]
+            error = (powers[:, :m] @ solution[:m] / q / ratio - 1).abs().max().item()
             if bool((q > 0).all()) and error < smallest:
-                best, smallest = (found[:m], found[m:]), error
+                best, smallest = (solution[:m], solution[m:]), error
             weight = 1 / (ratio * q.abs().clamp(min=1e-3))
     # Ten digits: what a library for least squares leaves in the last ones differs with its threads.
     above, below = (tuple(float(f"{c:.10g}") for c in side.tolist()) for side in best)
@@ -421,12 +421,12 @@ class Inverse:
             else:
                 text = "\n".join(["@triton.jit", *helper, "\n\n"])
             lines += self._steps(dialect, dtype, "".join(f", {p}" for p in params))
-        found = _emitted(lines, dialect, self.select(lambda p: _GUESS if isinstance(p, Branch) else p, rounding), "t")
+        result = _emitted(lines, dialect, self.select(lambda p: _GUESS if isinstance(p, Branch) else p, rounding), "t")
         arguments = ["y", "side", *params]
         if dialect is TORCH:
             arguments.append(f"steps={self.steps.get(dtype, 0)}")
         text += f"{decorator}def invert({', '.join(arguments)}):\n" + "".join(f"    {line}\n" for line in lines)
-        return text + f"    return {dialect.where}(y != y, y, {found})\n\n\n"
+        return text + f"    return {dialect.where}(y != y, y, {result})\n\n\n"
 
     def _steps(self, dialect: Dialect, dtype: torch.dtype, params: str) -> list[str]:
         """A guess for each branch, then Newton's steps from the one that y belongs to."""
@@ -440,11 +440,11 @@ class Inverse:
             lines += branch.guess(above.name, below.name, dialect)
         first, places = self.branches[0], {branch: i for i, branch in enumerate(self.branches)}
 
-        def constant(of: Callable[[Branch], float], prefix: str) -> str:
+        def constant(number: Callable[[Branch], float], prefix: str) -> str:
             """A number of the branch, for each element."""
-            if len({of(branch) for branch in self.branches}) == 1:
-                return repr(of(first))
-            chosen = self.select(lambda p: sympy.Float(of(p if isinstance(p, Branch) else first)), rounding)
+            if len({number(branch) for branch in self.branches}) == 1:
+                return repr(number(first))
+            chosen = self.select(lambda p: sympy.Float(number(p if isinstance(p, Branch) else first)), rounding)
             return _emitted(lines, dialect, chosen, prefix)
 
         above, below = (
@@ -526,11 +526,11 @@ def inverse_of(act: Activation, learned: Sequence[str] = (), fixed: Mapping[str,
     fixed = {p.name: p.default for p in act.params if p.name not in learned} | dict(fixed or {})
     # One that is right for all widths need not be made again when a width is set.
     wide = {p.name for p in act.params if p.symbol.is_positive}
-    kept = tuple((name, value) for name, value in fixed.items() if name not in wide)
+    others = tuple((name, value) for name, value in fixed.items() if name not in wide)
     try:
-        return _inverse(act, tuple(p.name for p in act.params if p.name not in dict(kept)), kept)
+        return _inverse(act, tuple(p.name for p in act.params if p.name not in dict(others)), others)
     except ParameterError:
-        if len(kept) == len(fixed):
+        if len(others) == len(fixed):
             raise
         return _inverse(act, tuple(learned), tuple(fixed.items()))
 

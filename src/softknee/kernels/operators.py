@@ -119,25 +119,27 @@ def pointwise_backward(g: Tensor, x: Tensor, params: Sequence[Tensor], key: str,
 
 def pointwise_with_sides(x: Tensor, params: Sequence[Tensor], inverse: str) -> tuple[Tensor, Tensor]:
     """The value, and for each element a bit: whether x lies to the right of the minimum; 8 to a byte."""
-    found = inverse_by_key(inverse)
-    plan = find_plan(x, params, found.act.key, inverse=found)
+    definition_inverse = inverse_by_key(inverse)
+    plan = find_plan(x, params, definition_inverse.act.key, inverse=definition_inverse)
     if isinstance(plan, FusedPlan):
         sides = plan.new_sides(x)
         return plan.forward(x, params, sides=sides), sides
     work = plain.working_type(x.dtype)
-    right = x.to(work) > found.place_function()(*(p.to(work) for p in params))
-    return pointwise(x, params, found.act.key), pack(right)
+    right = x.to(work) > definition_inverse.place_function()(*(p.to(work) for p in params))
+    return pointwise(x, params, definition_inverse.act.key), pack(right)
 
 
 def pointwise_backward_from_output(
     g: Tensor, y: Tensor, sides: Tensor | None, params: Sequence[Tensor], inverse: str, needs: Sequence[bool]
 ) -> list[Tensor]:
     """The gradients that are needed, in the order x, parameters, from the value."""
-    found = inverse_by_key(inverse)
-    plan = find_plan(y, params, found.act.key, inverse=found)
+    definition_inverse = inverse_by_key(inverse)
+    plan = find_plan(y, params, definition_inverse.act.key, inverse=definition_inverse)
     if isinstance(plan, FusedPlan):
         return plan.backward(g, y, params, tuple(needs), sides=sides)
-    gradients = pointwise_backward(g, recover(found, y, sides, params), params, found.act.key, needs)
+    gradients = pointwise_backward(
+        g, recover(definition_inverse, y, sides, params), params, definition_inverse.act.key, needs
+    )
     return [gradients[0].to(y.dtype), *gradients[1:]] if needs[0] else gradients
 
 

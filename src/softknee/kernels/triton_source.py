@@ -120,8 +120,8 @@ class Recovery:
         masked = f", mask={mask}, other=0" if mask else ""
         byte = f"tl.load(sides_ptr + (({place}) >> 3){masked}).to(tl.int32)"
         side = f"(({byte} >> (({place}) & 7).to(tl.int32)) & 1) != 0" if self.sides else "x == x"
-        found = f"tl.where({mask}, invert({arguments}), 0.0)" if mask else f"invert({arguments})"
-        return f"{indent}side = {side}\n{indent}x = {found}\n"
+        recovered = f"tl.where({mask}, invert({arguments}), 0.0)" if mask else f"invert({arguments})"
+        return f"{indent}side = {side}\n{indent}x = {recovered}\n"
 
 
 def _recovered(recovery: Recovery | None, act: Activation, place: str, indent: str, mask: str = "") -> str:
