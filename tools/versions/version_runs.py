@@ -264,7 +264,7 @@ def _pair(result: dict[str, Any]) -> tuple[str, str]:
 
 def table(results: list[dict[str, Any]]) -> str:
     """The table of docs/versions.md."""
-    rows = ["| torch | Python | tests | passed | failed | skipped |", "|---|---|---|---:|---:|---:|"]
+    rows = ["| torch | Python | machine | tests | passed | failed | skipped |", "|---|---|---|---|---:|---:|---:|"]
     for result in results:
         tests = ", ".join(result["only"]) or "the core suite"
         counts = (
@@ -272,7 +272,7 @@ def table(results: list[dict[str, Any]]) -> str:
             if result["ended"]
             else "no end | | "
         )
-        rows.append(f"| {result['torch']} | {result['python']} | {tests} | {counts} |")
+        rows.append(f"| {result['torch']} | {result['python']} | {result['machine']} | {tests} | {counts} |")
     return "\n".join(rows)
 
 
