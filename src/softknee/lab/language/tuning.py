@@ -23,10 +23,12 @@ from ...train import fit
 from .preferences import (
     Batch,
     PairTokens,
+    PreferenceScores,
     chosen_batch,
     dpo_losses,
     pair_batch,
     reply_log_probabilities,
+    scores_of,
 )
 from .text_perplexity import exp_or_infinite
 
@@ -137,6 +139,13 @@ def log_probabilities(model: Any, pairs: Sequence[PairTokens], *, batch: int, pa
     results = [reply_log_probabilities(model, pair_batch(part, padding=padding).to(device)).cpu() for part in parts]
     model.train(mode)
     return torch.cat([result.view(2, -1) for result in results], dim=1)
+
+
+def evaluate(
+    model: Any, pairs: Sequence[PairTokens], reference: Tensor, *, beta: float, batch: int, padding: int
+) -> PreferenceScores:
+    """The papers' metrics of a model against the log-probabilities of its reference (`log_probabilities`)."""
+    return scores_of(log_probabilities(model, pairs, batch=batch, padding=padding), reference, beta=beta)
 
 
 def reply_perplexity(log_probability: Tensor, pairs: Sequence[PairTokens]) -> float:

@@ -399,6 +399,7 @@ class ClusterError(SoftkneeError, RuntimeError):
     """The Ray cluster cannot be reached, or a trial failed on it."""
 
 
+@dataclass(kw_only=True)
 class RayEngine(Engine):
     """Runs trials as Ray tasks."""
 
