@@ -37,9 +37,7 @@ from .text import cell
 # -- commands ---------------------------------------------------------------------------------------------
 
 _FOLDER = "papers/squaf/records"
-_MODEL = (
-    "softknee bench model timm:vit_tiny_patch16_224 --replacing gelu --device cuda --no-compile --repeats 9 --seconds 1"
-)
+_MODEL = "softknee bench model timm:vit_tiny_patch16_224 --replacing gelu --device cuda --repeats 9 --seconds 1"
 _SQUAF = "squaf(k=16, q=0.25, z=gelu, learn=all"
 _MODES = f"--swap '{_SQUAF})' --swap '{_SQUAF}, mode=sampled)' --swap '{_SQUAF}, mode=step)' --batch 256"
 # Records that a command of its own makes; all others are studies by recipe.

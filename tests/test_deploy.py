@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from deploy_networks import needs_marabou, trained, written
+from deploy_networks import flat_digits, needs_marabou, trained, written
 from softknee.errors import InputError, ParameterError
-from softknee.lab.data.images import load_digits
 from softknee.lab.deploy import DeployReport, NotRun, Refused, deploy_check, deploy_table, relu_copy
 from softknee.lab.deploy.layers import attempt
 from softknee.lab.deploy.marabou_check import RobustnessCheck
@@ -35,7 +34,7 @@ def relu(gelu: nn.Sequential) -> nn.Module:
 
 @pytest.fixture(scope="module")
 def result(gelu: nn.Sequential, relu: nn.Module) -> DeployReport:
-    digits = load_digits()
+    digits = flat_digits()
     return deploy_check(
         gelu.train(),
         relu,
@@ -49,7 +48,7 @@ def result(gelu: nn.Sequential, relu: nn.Module) -> DeployReport:
 
 
 def accuracy(model: nn.Module) -> float:
-    digits = load_digits()
+    digits = flat_digits()
     with torch.no_grad():
         return 100 * float((model(digits.test_images).argmax(1) == digits.test_labels).double().mean())
 
@@ -94,7 +93,7 @@ def test_int8_leaves_no_float_between_layers_with_relu(result: DeployReport) -> 
 def test_zeros_of_gelu_and_relu(result: DeployReport, relu: nn.Module) -> None:
     assert result.before.zeros is not None
     assert result.before.zeros < 0.01  # far below 0, GELU rounds to it
-    digits = load_digits()
+    digits = flat_digits()
     with torch.no_grad():
         first = relu.get_submodule("1")(relu.get_submodule("0")(digits.test_images))
         second = relu.get_submodule("3")(relu.get_submodule("2")(first))
@@ -166,7 +165,7 @@ def test_the_record_and_the_table(result: DeployReport) -> None:
 def test_quantised_weights_are_the_nearest_of_their_channel(relu: nn.Module) -> None:
     import onnx
 
-    quantised = quantise(written(relu), load_digits().train_images, threads=1)
+    quantised = quantise(written(relu), flat_digits().train_images, threads=1)
     graph = onnx.load_from_string(quantised.content).graph
     arrays = {item.name: torch.tensor(onnx.numpy_helper.to_array(item)) for item in graph.initializer}
     for index in (0, 2, 4):
@@ -189,7 +188,7 @@ def test_quantised_weights_are_the_nearest_of_their_channel(relu: nn.Module) -> 
 def test_every_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch, relu: nn.Module) -> None:
     for name in ("onnx", "onnxruntime", "torch_pruning", "maraboupy"):
         monkeypatch.setitem(sys.modules, name, None)
-    digits = load_digits()
+    digits = flat_digits()
     result = deploy_check(
         relu, relu, images=digits.test_images[:20], labels=digits.test_labels[:20], calibration=digits.train_images[:20]
     )

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import softknee as sk
+from deploy_networks import flat_digits
 from entropic_samples import draw
 from helpers import F32, F64
 from softknee.design.entropic.spline import spline_value
-from softknee.lab.data.images import load_digits
 from softknee.spec.reference import evaluate
 
 FAR = torch.tensor([-math.inf, -1e30, -100.0, 100.0, 1e30, math.inf])
@@ -215,7 +215,7 @@ def test_it_compiles_whole_in_both_modes():
 
 def test_a_network_learns_with_it():
     """The digits, two layers of it: it learns as well as anything does in so few steps, and its entropy has fallen."""
-    digits = load_digits()
+    digits = flat_digits()
     torch.manual_seed(0)
     first, second = (sk.nn.EntropicSpline("softplus", every=10) for _ in range(2))
     linear = torch.nn.Linear

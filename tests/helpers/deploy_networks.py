@@ -1,5 +1,6 @@
 """Networks that the tests of the deploy checks share: one trained a little, and one written as ONNX."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from softknee.lab import networks
-from softknee.lab.data.images import load_digits
+from softknee.lab.data.images import ImageSet, load_digits
 from softknee.lab.deploy.onnx_check import Exported
 
 WIDTHS = (64, 16, 12, 10)
@@ -19,10 +20,17 @@ needs_marabou = pytest.mark.skipif(
 )
 
 
+def flat_digits() -> ImageSet:
+    """The digits as rows of 64 standardised numbers."""
+    digits = load_digits()
+    train, test = (digits.ready(images).flatten(1) for images in (digits.train_images, digits.test_images))
+    return replace(digits, train_images=train, test_images=test)
+
+
 def trained(activation: str, **knobs: Any) -> nn.Sequential:
     """A few passes over the digits: enough to have most of them right."""
-    digits = load_digits()
-    rows = digits.ready(digits.train_images).flatten(1)
+    digits = flat_digits()
+    rows = digits.train_images
     model = networks.mlp(WIDTHS, activation=activation, seed=1, **knobs)
     adam = torch.optim.Adam(model.parameters(), lr=1e-2)
     order = torch.Generator().manual_seed(0)
