@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from deploy_networks import flat_digits
 from softknee.errors import ParameterError
-from softknee.lab.data.images import Split, load_digits, load_split
+from softknee.lab.data.images import Split, load_split
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; it brings the digits")
 
@@ -15,7 +16,7 @@ def digits() -> Split:
 
 
 def test_the_parts_of_a_data_set_are_apart_and_always_the_same(digits: Split) -> None:
-    whole = load_digits()
+    whole = flat_digits()
     rows = torch.cat([digits.train_images, digits.validation_images])
     assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, whole.train_images.tolist()))
     # Each image goes with its own label.
