@@ -78,8 +78,8 @@ def allowed(
     share = torch.linspace(0, 1, 9, dtype=torch.float64)
     between = ends[0][:, None] * (1 - share) + ends[1][:, None] * share
     exact = [[float(reference.evaluate(partial, z, **values)) for z in row] for row in between.tolist()]
-    found = torch.tensor(exact, dtype=torch.float64)
-    return [found.amin(1), found.amax(1)]
+    slopes = torch.tensor(exact, dtype=torch.float64)
+    return slopes.amin(1), slopes.amax(1)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -94,13 +94,13 @@ def test_gradients_are_as_good_as_the_output_tells(name: str, dtype: torch.dtype
     assert slope.isfinite().all()
     ends = reach(act, x.double(), values, 4 * ROUNDING[dtype], turn)
     left = {torch.float64: 1e-11, torch.float32: 2e-6}.get(dtype, 2.0**-10)
-    for index, found in {"x": slope, **by_param}.items():
+    for index, gradient in {"x": slope, **by_param}.items():
         low, high = allowed(act, index, ends, values)
         size = torch.maximum(low.abs(), high.abs())
         slack = left * max(1.0, size.max().item()) + 2 * ROUNDING[dtype] * size
-        wrong = (found.double() < low - slack) | (found.double() > high + slack)
+        wrong = (gradient.double() < low - slack) | (gradient.double() > high + slack)
         kinks = (x.double() - x.double().round()).abs() < 1e-9  # on a seam either slope is right
-        assert not (wrong & ~kinks).any(), (index, x[wrong], found[wrong], low[wrong], high[wrong])
+        assert not (wrong & ~kinks).any(), (index, x[wrong], gradient[wrong], low[wrong], high[wrong])
 
 
 @pytest.mark.parametrize("name", ["gelu", "swish", "mish", "lambda_gelu"])

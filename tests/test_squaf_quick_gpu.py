@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import softknee as sk
-from softknee.kernels.squaf.quick import usual_types
+from softknee.kernels.squaf.quick import has_usual_types
 from squaf_reference import inputs
 
 pytestmark = [
@@ -169,9 +169,9 @@ def test_a_sample_is_drawn_from_torchs_generator_and_has_squafs_gradients():
 def test_usual_refuses_parameters_elsewhere():
     layer = layer_of()
     x = torch.randn(8, device="cuda")
-    given = layer._usual()
-    assert usual_types(x, given)
-    assert not usual_types(x, type(given)(given.q.cpu(), given.alpha, given.z))
+    given = layer._table_parameters()
+    assert has_usual_types(x, given)
+    assert not has_usual_types(x, type(given)(given.q.cpu(), given.alpha, given.z))
 
 
 def test_a_prepared_call_sees_what_has_changed():

@@ -176,7 +176,6 @@ class Pointwise(Parameterised):
     learns: ClassVar[bool] = False
     torch_arguments: ClassVar[Table] = {}
     save: str = "input"
-    _calls: Calls = Calls()  # a module that has some has its own
     _inverse: Inverse | None = None
 
     def __init__(
@@ -317,8 +316,8 @@ class Pointwise(Parameterised):
     forward.__annotations__.update({"input": Tensor, "return": Tensor})
 
     def __getstate__(self) -> dict[str, Any]:
-        """Prepared calls stay here: what they launch belongs to this process and to these tensors."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_calls", "_inverse")}
+        """The inverse is found again from the definition."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_inverse"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

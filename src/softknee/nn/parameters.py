@@ -14,7 +14,7 @@ import torch.fx
 from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError, did_you_mean
-from ..kernels.calls import lifted
+from ..kernels.calls import Calls, lifted
 from ..spec import AtLeastOne, Between, Constraint, Positive
 from ..spec.param import check_name, read_number
 
@@ -206,6 +206,11 @@ class Parameterised(nn.Module):
     params: Sequence[Held]
     learned: tuple[str, ...]
     granularity: Granularity
+    _calls: Calls = Calls()  # a module that has some has its own
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Prepared calls stay here: what they launch belongs to this process and to these tensors."""
+        return {name: value for name, value in self.__dict__.items() if name != "_calls"}
 
     def _hold(
         self,

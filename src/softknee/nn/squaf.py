@@ -23,7 +23,7 @@ from ..kernels.layout import writable
 from ..kernels.squaf import auto_window, new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from ..kernels.squaf.arguments import read_alpha, read_k, read_window, refuse_beside_grid, sample, uniform_points
 from ..kernels.squaf.function import check_tails
-from ..kernels.squaf.quick import TableCall, TableParameters, usual_types
+from ..kernels.squaf.quick import TableCall, TableParameters, has_usual_types
 from ..kernels.squaf.symbols import value_at
 from ..spec import Param, SoftTable, VectorParam
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, require_tensor
@@ -74,7 +74,6 @@ class SQUAF(Parameterised):
 
     activation: ClassVar[str] = "squaf"
     mode: ClassVar[str] = "soft"
-    _calls: Calls = Calls()  # a module that has some has its own
 
     def __init__(
         self,
@@ -255,8 +254,8 @@ class SQUAF(Parameterised):
         require_tensor(self.title, input)
         if input.is_cuda:
             if torch.compiler.is_compiling():
-                params = self._usual() if self.mode == "soft" else None
-                if params is not None and usual_types(input, params):
+                params = self._table_parameters() if self.mode == "soft" else None
+                if params is not None and has_usual_types(input, params):
                     return torch.ops.softknee.squaf_table(input, *params)
             elif (value := self._run_prepared(input)) is not None:
                 return value
@@ -271,7 +270,7 @@ class SQUAF(Parameterised):
         call = self._calls.get(key)
         if call is not None and (value := call.run(input, self._parameters, self._buffers)) is not None:
             return value
-        if (params := self._usual()) is None:
+        if (params := self._table_parameters()) is None:
             return None
         call = TableCall.of(input, params, self._held_names(), self.mode)
         if call is None:
@@ -284,7 +283,7 @@ class SQUAF(Parameterised):
         q, alpha = ("raw_q" if "q" in learned else "q", "raw_alpha" if "alpha" in learned else "alpha")
         return q, alpha, "z", "anchor_q", "anchor_alpha"
 
-    def _usual(self) -> TableParameters | None:
+    def _table_parameters(self) -> TableParameters | None:
         """The parameters as they are held, where this is the case that a GPU has a short way for; else None."""
         if self.window != 5 or self.weights != "gaussian" or self.tails != "flat" or self.k is None or self.inplace:
             return None
@@ -294,10 +293,6 @@ class SQUAF(Parameterised):
         return TableParameters(
             self._held(q), self._held(alpha), self._held(z), *(self._buffers.get(name) for name in anchors)
         )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Prepared calls stay here: what they launch belongs to this process and to these tensors."""
-        return {name: value for name, value in self.__dict__.items() if name != "_calls"}
 
     # -- modes ------------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class TableParameters(NamedTuple):
     alpha_anchor: Tensor | None = None
 
 
-def usual_types(x: Tensor, params: TableParameters) -> bool:
+def has_usual_types(x: Tensor, params: TableParameters) -> bool:
     """Whether types, devices and the layout are what this path was written for; a compiler can trace the question."""
     kind, points = params.z.dtype, params.z.numel()
     if x.dtype not in KINDS or kind not in KINDS or points < 5 or launch.backward_threads(points) == 0:
@@ -142,8 +142,13 @@ _plans: dict[Any, TablePlan] = {}
 _MOST_PLANS = 1024
 
 
-def _plan(x: Tensor, z: Tensor) -> TablePlan | None:
-    """The plan for such an x and z, which `usual_types` has accepted; None where there are no kernels for them."""
+def _plan_for(x: Tensor, params: TableParameters) -> TablePlan | None:
+    """The plan that x can be computed with now; None where there are no kernels for it, or it lies elsewhere."""
+    plan = _plan_of_layout(x, params.z) if has_usual_types(x, params) else None
+    return plan if plan is not None and plan.can_take(x) else None
+
+
+def _plan_of_layout(x: Tensor, z: Tensor) -> TablePlan | None:
     key = x.shape, x.stride(), x.dtype, x.device, z.dtype, z.numel()
     plan = _plans.get(key)
     if plan is None and x.is_cuda and 0 < x.numel() < 2**33 and new_on_gpu is not None:
@@ -184,8 +189,8 @@ class TableCall:
         """The call for inputs like x; None where something watches or the kernels were not written for them."""
         if not unwatched(x) or any(tensor is not None and type(tensor) not in _PLAIN for tensor in params):
             return None
-        plan = _plan(x, params.z) if usual_types(x, params) else None
-        return None if plan is None or not plan.can_take(x) else cls(plan, params, names, mode)
+        plan = _plan_for(x, params)
+        return None if plan is None else cls(plan, params, names, mode)
 
     def run(self, x: Tensor, parameters: Mapping[str, Any], buffers: Mapping[str, Any]) -> Tensor | None:
         """The value for a plain x of the shape that it was made for; None where something has changed or watches."""
@@ -301,8 +306,8 @@ torch.library.define(
 @torch.library.impl("softknee::squaf_table", "CompositeExplicitAutograd")
 def _table(x: Tensor, *held: Any) -> Tensor:
     params = TableParameters(*held)
-    plan = _plan(x, params.z) if usual_types(x, params) else None
-    if plan is None or not plan.can_take(x):
+    plan = _plan_for(x, params)
+    if plan is None:
         return _table_by_operator(x, *held)
     return plan.values(x, _addresses(params))
 
@@ -311,8 +316,8 @@ def _table(x: Tensor, *held: Any) -> Tensor:
 def _table_backward(grad: Tensor, x: Tensor, *held: Any) -> Gradients:
     *rest, wanted = held
     params = TableParameters(*rest)
-    plan = _plan(x, params.z) if usual_types(x, params) else None
-    if plan is None or not plan.can_take(x):
+    plan = _plan_for(x, params)
+    if plan is None:
         return _table_backward_by_operator(grad, x, *held)
     gradients = plan.gradients(grad, x, params[:3], _addresses(params), wanted)
     dx, dq, dalpha, dz = (x.new_empty(0) if gradient is None else gradient for gradient in gradients)

@@ -506,8 +506,9 @@ def check_several(
     result = []
     for place, checkpoint in checkpoints.items():
         name = os.path.basename(os.path.normpath(place))
-        told = lambda what, name=name: report(f"{name}: {what}")  # noqa: E731
-        checked = check_checkpoint(checkpoint, data=data, report=told, **options)
+        checked = check_checkpoint(
+            checkpoint, data=data, report=lambda what, name=name: report(f"{name}: {what}"), **options
+        )
         activation = str(checkpoint.arguments.get("activation", "as built")).removeprefix("torch:")
         task = str(checkpoint.task.get("data"))
         result.append(Checked(data=task, network=checkpoint.builder, activation=activation, report=checked))
