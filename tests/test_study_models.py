@@ -266,6 +266,23 @@ def test_matched_leaves_zeros_and_modes_alone(folder: Path) -> None:
     assert torch.equal(made[1].running_mean, torch.zeros(8))
 
 
+def test_weights_as_keras_starts_them(folder: Path) -> None:
+    (folder / "keras_model.py").write_text(
+        "from torch import nn\n"
+        "def make(activation):\n"
+        "    return nn.Sequential(nn.Linear(6, 400), nn.BatchNorm1d(400), activation(), nn.Linear(400, 3))\n"
+    )
+    make = model_maker(Model(build="keras_model:make"), RELU, examples(base=folder), init="keras")
+    made, again = make(seed=0), make(seed=0)
+    for index, (fan_in, fan_out) in ((0, (6, 400)), (3, (400, 3))):
+        bound, weight = (6 / (fan_in + fan_out)) ** 0.5, made[index].weight
+        assert 0.99 * bound < float(weight.detach().abs().max()) <= bound
+        assert float(weight.detach().std()) == pytest.approx(bound / 3**0.5, rel=0.05)
+        assert not made[index].bias.any()
+        assert torch.equal(weight, again[index].weight)
+    assert torch.equal(made[1].weight, torch.ones(400))
+
+
 def test_names_of_timm() -> None:
     """Here and not beside the other refusals, because importing timm takes seconds."""
     with pytest.raises(RecipeError, match=r"timm has no model 'resnet1'\. Did you mean"):

@@ -55,7 +55,8 @@ def model_maker(
         chosen: the activation, and where its parameters start.
         examples: their shapes and classes decide the first and the last layer; two of them are run through the first
             model that is made, so that what does not fit is said before anything is trained.
-        init: "default" leaves the weights as they were drawn; "matched" scales them, see `matched_init`.
+        init: "default" leaves the weights as they were drawn; "matched" scales them, see `match_init_`; "keras" draws
+            them anew as Keras does, see `keras_init_`.
         loss: that of the training: "bce_with_logits" takes one output, the log-odds of the second of two classes.
 
     >>> from softknee.lab.studies.examples import load_examples
@@ -88,6 +89,8 @@ def model_maker(
             start_squaf_(made, chosen)
             if init == "matched":
                 match_init_(made, chosen, example)
+            elif init == "keras":
+                keras_init_(made)
         return made
 
     return make
@@ -292,6 +295,19 @@ def match_init_(model: nn.Module, chosen: Chosen, example: Tensor) -> None:
         if size > 0:
             fan_in = weight[0].numel()
             weight.mul_((gain / fan_in**0.5 / size).to(weight.dtype))
+
+
+@torch.no_grad()
+def keras_init_(model: nn.Module) -> None:
+    """Draw the weights of a model anew as Keras starts its layers: Glorot-uniform, with biases of 0.
+
+    Linear and convolutional layers alone: norms and embeddings stay as they are.
+    """
+    for layer in model.modules():
+        if isinstance(layer, _LAYERS):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
 
 
 def start_gain(chosen: Chosen) -> float:
