@@ -347,7 +347,7 @@ def stretches(slope: Function, density: Density, seams: list[float]) -> list[Str
 def _change(slope: Function, left: Tensor, right: Tensor, seams: list[float]) -> float:
     """The place between two points at which the sign of the slope changes; a seam where one lies between."""
     for seam in seams:
-        if float(left) < seam < float(right):
+        if float(left) <= seam <= float(right):
             return seam
     before = slope(left.reshape(1)).sign()
     for _ in range(_HALVINGS):
