@@ -28,6 +28,7 @@ from softknee.lab.report.summary import (
     listed,
     place_of,
     probability,
+    recommend,
     with_reach,
 )
 from softknee.lab.report.tables import every_table, headline
@@ -302,3 +303,79 @@ def test_other_seeds_than_the_baselines_leave_no_comparison_of_sets(found: list[
     moved = replace(found[1], trial=replace(found[1].trial, seeds=Seeds(count=8, first=100)))
     row = by_label(summarise(recipe(), [found[0], moved]))["gelu"]
     assert row.verdicts == {}
+
+
+# -- the recommendation -----------------------------------------------------------------------------------
+
+POINTS = Measure(name="accuracy", title="test accuracy", larger_is_better=True, scale=100, unit="%", margin=0.005)
+BASE = (0.90, 0.901, 0.899, 0.9, 0.902, 0.898)
+
+
+def judged(**accuracies: tuple[float, ...]) -> list[Row]:
+    """Rows with these accuracies, relu the baseline, with their verdicts."""
+    rows = [made(name, list(each), baseline=name == "relu") for name, each in accuracies.items()]
+    verdicts = against_baseline(rows, rows[0], POINTS)
+    return [replace(row, verdicts={"accuracy": verdicts[row.label]} if row.label in verdicts else {}) for row in rows]
+
+
+def moved(by: float, noise: float = 0.0002) -> tuple[float, ...]:
+    return tuple(value + by + noise * (-1) ** place * place for place, value in enumerate(BASE))
+
+
+def advice(**accuracies: tuple[float, ...]) -> str:
+    rows = judged(relu=BASE, **accuracies)
+    return str(recommend(rows, rows[0], POINTS, None))
+
+
+def test_the_better_one_is_recommended_with_its_lead_and_its_rivals() -> None:
+    words = advice(good=moved(0.02), worse=moved(-0.02))
+    assert words.startswith("Use good. It is shown to be more accurate than relu: +")
+    assert "points, 95 % interval [" in words
+    assert "p < 0.0001 after Holm's correction" in words
+    assert "worse" not in words
+    near = tuple(value + 0.0004 * (-1) ** place - 0.0001 for place, value in enumerate(moved(0.02)))
+    assert "other is more accurate too, and not shown to be worse than good." in advice(good=moved(0.02), other=near)
+
+
+def test_the_baseline_is_kept_where_nothing_is_shown_to_be_better() -> None:
+    assert advice(worse=moved(-0.02)) == "Keep relu. Nothing here is shown to be more accurate."
+    assert advice(same=moved(0.0)) == (
+        "Keep relu. Nothing here is shown to be more accurate. same is as accurate (within 0.5 points)."
+    )
+    # shown, and too small to matter: no reason to change
+    assert advice(same=moved(0.002)) == (
+        "Keep relu. Nothing here is shown to be more accurate by more than 0.5 points. "
+        "same is as accurate (within 0.5 points)."
+    )
+
+
+def test_what_the_seeds_cannot_tell_is_said_with_its_size() -> None:
+    noisy = tuple(value + 0.02 * (-1) ** place for place, value in enumerate(BASE))
+    words = advice(noisy=noisy)
+    reach = max(abs(end) for end in judged(relu=BASE, noisy=noisy)[1].verdicts["accuracy"].comparison.interval or ())
+    assert words == (
+        "Keep relu. Nothing here is shown to be more accurate. With 6 seeds noisy cannot be told from relu: a "
+        f"difference of up to {100 * reach:.1f} points may hide there."
+    )
+
+
+def test_there_is_none_without_a_baseline_or_without_rivals_and_one_seed_is_too_few() -> None:
+    rows = judged(relu=(0.9,), other=(0.95,))
+    assert recommend(rows, None, POINTS, None) is None
+    assert recommend(rows[:1], rows[0], POINTS, None) is None
+    assert "One seed shows no spread" in str(recommend(rows, rows[0], POINTS, None))
+
+
+def test_a_report_begins_with_it_everywhere(summary: Summary) -> None:
+    from softknee.lab.report.summary import origin_of
+    from softknee.lab.report.tables import markdown
+    from softknee.lab.report.writing import latex, render
+
+    assert summary.recommendation is not None
+    origin, words = origin_of(summary.recipe, command="softknee study made-up"), summary.recommendation.advice
+    page, text, tex = render(summary, origin), markdown(summary, origin), latex(summary, origin, {})
+    assert page.index(words) < page.index("<section") < page.index("data-figure") < page.index("<table")
+    assert text.index(f"**{words}**") < text.index("Most accurate") < text.index("|")
+    assert tex.index(words) < tex.index("Most accurate")
+    assert page.index('id="table-headline-caption"') < page.index("<thead>")
+    assert text.index("What every activation reached") < text.index("|")

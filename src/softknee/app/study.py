@@ -225,7 +225,7 @@ def _how_to_go_on(recipe: "Recipe") -> str:
 
 
 def _print_headline(recipe: "Recipe", outcomes: "list[Outcome]") -> None:
-    """The first table of the report, and its answers in words."""
+    """The first table of the report, its recommendation and its answers in words."""
     from ..lab.report import summarise
     from ..lab.report.tables import headline
 
@@ -235,7 +235,8 @@ def _print_headline(recipe: "Recipe", outcomes: "list[Outcome]") -> None:
     shown = [index for index, head in enumerate(table.head) if " against " not in head]
     head, *rows = ([row[index] for index in shown] for row in (table.head, *table.rows))
     print_table(replace(table, title=recipe.title or recipe.name, head=head, rows=rows))
-    for line in (*summary.sentences, *summary.notes):
+    advice = (summary.recommendation,) if summary.recommendation else ()
+    for line in (*advice, *summary.sentences, *summary.notes):
         console_of().print(str(line), markup=False)
 
 

@@ -44,8 +44,7 @@ class Table:
     """A table. A cell may be plain text: then it is the name of its row in the first column, and else a number.
 
     name:    its anchor.
-    title:   stands above it.
-    caption: stands below it; so do the remarks, a sentence each.
+    title:   stands above it; so does the caption, which says what it compares. Remarks, a sentence each, stand below.
     align:   a letter for each column, l or r; default as the kinds of the first row's cells.
     markup:  the texts are Markdown already.
     """
@@ -83,8 +82,8 @@ class Table:
         head = (f" {write(text)} " if text else " " for text in self.head)
         lines = [f"|{'|'.join(head)}|", f"|{'|'.join(rule['lr'.index(side)] for side in self.sides)}|"]
         lines += [f"| {' | '.join(self._markdown_cell(cell, links=links) for cell in row)} |" for row in self.cells]
-        parts = [f"**{write(self.title)}**"] * bool(self.title) + ["\n".join(lines)]
-        parts += [write(self.caption)] * bool(self.caption)
+        parts = [f"**{write(self.title)}**"] * bool(self.title) + [write(self.caption)] * bool(self.caption)
+        parts += ["\n".join(lines)]
         parts += ["\n".join(f"- {write(remark)}" for remark in self.remarks)] * bool(self.remarks)
         return "\n\n".join(parts) + "\n"
 

@@ -217,6 +217,17 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Recommendation:
+    """What to do, in a sentence, and why: what the tests against the baseline show, and how sure they are."""
+
+    advice: str
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join((self.advice, *self.reasons))
+
+
+@dataclass(frozen=True, kw_only=True)
 class PaperRow:
     """A number of a paper and ours, in the unit that is shown.
 
@@ -260,6 +271,7 @@ class Summary:
     metric:    the measure of how good a model is: accuracy, or the mean squared error of a regression.
     spread:    the measure of how reproducible: the prediction difference Delta_1; None where it was not measured.
     measures:  all measures, these two among them.
+    recommendation: what a reader should do; None where there is no baseline to keep, or nothing beside it.
     sentences: the most accurate, the most reproducible and the cheapest.
     notes:     what a reader must know: diverged trials, a baseline that is not there.
     paper_tables: the numbers of a paper and ours, a measure each; empty where the recipe names none.
@@ -278,6 +290,7 @@ class Summary:
     profiles: tuple[Profile, ...]
     replacements: tuple[Replacement, ...]
     inside: tuple[Inside, ...]
+    recommendation: Recommendation | None
     sentences: tuple[Answer, ...]
     notes: tuple[str, ...]
     seconds: float
@@ -619,6 +632,103 @@ def _named(rows: Sequence[Row]) -> str:
     names = [row.label for row in rows[:_NAMED]]
     more = len(rows) - len(names)
     return listed([*names, counted(more, "other")] if more else names)
+
+
+def recommend(
+    rows: Sequence[Row], baseline: Row | None, metric: Measure, spread: Measure | None
+) -> Recommendation | None:
+    """What the tests against the baseline say to do: use what is shown to be better, or else keep the baseline.
+
+    A difference that is shown to be too small to matter is no reason to change. Where the baseline is kept, what is as
+    good and shown to be more reproducible, or cheaper, is named beside it.
+    """
+    others = [row for row in rows if row is not baseline and metric.name in row.verdicts]
+    if baseline is None or baseline.diverged or not others:
+        return None
+    verdicts = {row.label: row.verdicts[metric.name] for row in others}
+    if len(baseline.seeds) < 2:
+        return Recommendation(
+            advice=f"Keep {baseline.label} for now.",
+            reasons=("One seed shows no spread, so nothing can be told apart: run at least five.",),
+        )
+    more = "more accurate" if metric.name == "accuracy" else f"better by {metric.title}"
+    better = [row for row in others if verdicts[row.label].words == BETTER]
+    slightly = [row for row in others if verdicts[row.label].words == SLIGHTLY + BETTER]
+    same = [row for row in others if verdicts[row.label].words == EQUIVALENT] + slightly
+    open_rows = [row for row in others if verdicts[row.label].words == UNDECIDED]
+    reasons = []
+    if better:
+        best, rivals = best_and_rivals(better, metric) or (better[0], ())
+        advice = f"Use {best.label}."
+        lead = _difference_words(verdicts[best.label], metric)
+        reasons.append(f"It is shown to be {more} than {baseline.label}: {lead}.")
+        if rivals:
+            reasons.append(f"{_named(rivals)} {_verb(rivals)} {more} too, and not shown to be worse than {best.label}.")
+        costs = best.cost, baseline.cost
+        if costs[0] and costs[1] and costs[0].train_ratio.low > costs[1].train_ratio.high:
+            times = costs[0].train_ratio.value / costs[1].train_ratio.value
+            reasons.append(f"A training step takes {fixed(times, 2)} times as long.")
+    else:
+        advice = f"Keep {baseline.label}."
+        by = f" by more than {margin_words(metric)}" if slightly else ""
+        reasons.append(f"Nothing here is shown to be {more}{by}.")
+        reasons += _beside(same, baseline, metric, spread)
+    if open_rows:
+        ends = [verdicts[row.label].comparison.interval or () for row in open_rows]
+        reach = max((abs(end) for interval in ends for end in interval), default=0.0)
+        hidden = f": a difference of up to {_amount(reach, metric)} may hide there" if reach else ""
+        seeds = counted(len(baseline.seeds), "seed")
+        reasons.append(f"With {seeds} {_named(open_rows)} cannot be told from {baseline.label}{hidden}.")
+    return Recommendation(advice=advice, reasons=tuple(reasons))
+
+
+def _beside(same: Sequence[Row], baseline: Row, metric: Measure, spread: Measure | None) -> list[str]:
+    """What is as good as the baseline, with what speaks for it."""
+    if not same:
+        return []
+    good = "as accurate" if metric.name == "accuracy" else f"as good by {metric.title}"
+    within = f" (within {margin_words(metric)})"
+    steady = []
+    if spread is not None:
+        shown = [row for row in same if (v := row.verdicts.get(spread.name)) and v.words.endswith(BETTER)]
+        sign = -1 if spread.larger_is_better else 1
+        steady = sorted(shown, key=lambda row: sign * row.verdicts[spread.name].comparison.difference)
+    most = baseline.cost.train_ratio.low if baseline.cost else -math.inf
+    cheap = [row for row in same if row not in steady and row.cost and row.cost.train_ratio.high < most]
+    rest = [row for row in same if row not in steady and row not in cheap]
+    reproducible = "more reproducible" if spread is None or spread.of_sets else f"better by {spread.title}"
+    lines = []
+    for group, also in ((steady, f" and {reproducible}"), (cheap, " and cheaper"), (rest, "")):
+        if group:
+            lines.append(f"{_named(group)} {_verb(group)} {good}{within}{also}.")
+            within = ""
+    if steady and spread is not None and spread.of_sets:
+        lines.append(f"Use {steady[0].label} where predictions must not change from one training to the next.")
+    return lines
+
+
+def _verb(rows: Sequence[Row]) -> str:
+    return "is" if len(rows) == 1 else "are"
+
+
+def _amount(value: float, measure: Measure) -> str:
+    """A difference by a measure as a reader says it: 0.4 points."""
+    unit = {"%": " points", "": ""}.get(measure.unit, f" {measure.unit}")
+    size = measure.scale * value
+    return f"{fixed(size, place_of(size))}{unit}" if size else f"0{unit}"
+
+
+def _difference_words(verdict: Verdict, measure: Measure) -> str:
+    comparison = verdict.comparison
+    size = abs(measure.scale * comparison.difference)
+    low, high = comparison.interval or (comparison.difference, comparison.difference)
+    places = place_of(measure.scale * (high - low) / 2) if high > low else place_of(size or 1.0)
+    unit = {"%": " points", "": ""}.get(measure.unit, f" {measure.unit}")
+    number = fixed(measure.scale * comparison.difference, places, signed=True)
+    interval = interval_words(comparison.interval, places, scale=measure.scale)
+    p = probability(verdict.adjusted)
+    p = p if p.startswith("<") else f"= {p}"
+    return f"{number}{unit}, 95 % interval {interval}, p {p} after Holm's correction"
 
 
 def notes_of(recipe: Recipe, outcomes: Sequence[Outcome], rows: Sequence[Row], baseline: Row | None) -> tuple[str, ...]:
@@ -1041,6 +1151,7 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
             if (result := replacement_of(outcome, row, metric))
         ),
         inside=tuple(inside for outcome in trained if (inside := inside_of(outcome))),
+        recommendation=recommend(rows, baseline, metric, spread),
         sentences=sentences_of(rows, metric, spread, recipe.cost_baseline),
         notes=notes_of(recipe, outcomes, rows, baseline),
         seconds=sum(outcome.seconds for outcome in outcomes),

@@ -64,9 +64,9 @@ def headline(summary: Summary) -> Table:
         cells += _verdicts(row, shown) if against else []
         rows.append(_row(f"{row.label}{BASELINE if row.baseline else ''}", row.key, *cells))
     caption = (
-        f"Mean over {counted(len(summary.rows[0].seeds), 'seed')} ± the reach of its 95 % interval (accuracy and "
-        "losses: t interval; prediction difference: jackknife over models). In bold: the best, and whatever is not "
-        "shown to be worse."
+        f"What every activation reached: mean over {counted(len(summary.rows[0].seeds), 'seed')} ± the reach of its "
+        "95 % interval (accuracy and losses: t interval; prediction difference: jackknife over models). In bold: the "
+        "best, and whatever is not shown to be worse."
     )
     if timed:
         basis = summary.recipe.cost_baseline
@@ -199,8 +199,8 @@ def replacement(summary: Summary) -> Table | None:
         rows.append(_row(row.label, row.key, _words(row.limit), *ends, change, probability(row.change.p), share))
     head = ("activation", "replaced by", f"{head_of(metric)}, before", "after", "change", "p", "predictions changed, %")
     caption = (
-        "The activation was moved to its hard limit while training; then the limit took its place with no weight "
-        "changed. Change: after minus before, seed by seed, with its 95 % interval."
+        "Before and after: the activation was moved to its hard limit while training; then the limit took its place "
+        "with no weight changed. Change: after minus before, seed by seed, with its 95 % interval."
     )
     return Table(name="replacement", caption=caption, head=head, rows=rows)
 
@@ -222,7 +222,10 @@ def inside(summary: Summary) -> Table | None:
     ]
     units = {"entropy of inputs": ",\u00a0nats"} | dict.fromkeys(_SHARES, ",\u00a0%")
     head = ("activation", *(f"{title}{units.get(title, '')}" for title in titles))
-    caption = "Averages over the activations of a network, then over seeds, ± the reach of the 95 % interval."
+    caption = (
+        "Inside the networks: averages over the activations of a network, then over seeds, ± the reach of the 95 % "
+        "interval."
+    )
     return Table(name="inside", caption=caption, head=head, rows=rows)
 
 
@@ -237,7 +240,7 @@ def trials(summary: Summary) -> Table:
         rows.append(_row(row.label, row.key, record, *(Cell(text=text) for text in texts)))
     head = ("activation", "record", "learning rate", "weight decay", "seeds", "diverged", "time")
     tuned = summary.recipe.tuning is not None
-    caption = "One record for each trial" + (
+    caption = "What was trained: one record for each trial" + (
         "; learning rate and decay were chosen on the validation examples, with seeds of their own." if tuned else "."
     )
     return Table(name="trials", caption=caption, head=head, rows=rows)
@@ -366,6 +369,8 @@ def markdown(summary: Summary, origin: Origin) -> str:
     """The whole text. The name of a row leads to its record."""
     text = escape_markdown
     parts = [f"# {text(summary.recipe.title or summary.recipe.name)}"]
+    if summary.recommendation:
+        parts.append(f"**{text(summary.recommendation.advice)}** {text(' '.join(summary.recommendation.reasons))}")
     answers = [f"- {answer.question}: **{text(answer.label)}**{text(answer.words)}" for answer in summary.sentences]
     parts += ["\n".join(answers), *(f"> {text(note)}" for note in summary.notes)]
     online = relative_losses(summary)

@@ -38,12 +38,19 @@ _TESTS = (
 def render(summary: Summary, origin: Origin) -> str:
     """The whole page as text."""
     title = escape(summary.recipe.title or summary.recipe.name)
-    sections = [section for section in _sections(summary, origin) if section[2]]
-    links = "".join(f'<li><a href="#{name}">{words}</a></li>' for name, words, _ in sections)
+    advice = summary.recommendation
+    recommendation = (
+        f'<p class="advice"><strong>{escape(advice.advice)}</strong> {escape(" ".join(advice.reasons))}</p>'
+        if advice
+        else ""
+    )
     answers = "".join(
         f"<div><dt>{escape(answer.question)}</dt><dd><strong>{escape(answer.label)}</strong>{escape(answer.words)}</dd></div>"
         for answer in summary.sentences
     )
+    shown = f'<dl class="answers">{answers}</dl>' if answers else ""
+    sections = [section for section in _sections(summary, origin, shown) if section[2]]
+    links = "".join(f'<li><a href="#{name}">{words}</a></li>' for name, words, _ in sections)
     notes = "".join(f'<p class="note" role="note">{escape(note)}</p>' for note in summary.notes)
     body = "\n".join(
         f'<section id="{name}" aria-labelledby="{name}-head">\n<h2 id="{name}-head">{words}</h2>\n{content}\n</section>'
@@ -65,9 +72,9 @@ def render(summary: Summary, origin: Origin) -> str:
 <header>
 <h1>{title}</h1>
 <p class="lead">{escape(_lead(summary))}</p>
+{recommendation}
 <nav aria-label="On this page"><ul>{links}</ul></nav>
 </header>
-{f'<dl class="answers">{answers}</dl>' if answers else ""}
 {notes}
 {body}
 </main>
@@ -104,7 +111,7 @@ def _lead(summary: Summary) -> str:
     )
 
 
-def _sections(summary: Summary, origin: Origin) -> list[tuple[str, str, str]]:
+def _sections(summary: Summary, origin: Origin, answers: str) -> list[tuple[str, str, str]]:
     """Anchor, title and content of each section; one without content is left out."""
 
     def html(*shown: tables.Table | None) -> str:
@@ -125,10 +132,10 @@ def _sections(summary: Summary, origin: Origin) -> list[tuple[str, str, str]]:
         f"<pre><code>{escape(origin.recipe)}</code></pre></details>"
     )
     return [
-        ("results", "Results", tables.headline(summary).html()),
+        ("plane", "Accuracy against reproducibility", _figures(drawing.plane(summary))),
+        ("results", "Results", answers + tables.headline(summary).html()),
         ("online", "In percent of the baseline's losses", html(tables.relative_losses(summary))),
         ("beside", tables.TITLE, paper),
-        ("plane", "Accuracy against reproducibility", _figures(drawing.plane(summary))),
         ("tests", "Which differences are shown", _TESTS + tests if tests else ""),
         ("curves", "Training", _figures(*drawing.curves(summary))),
         ("shapes", "What activations learned", _figures(*drawing.learned(summary))),
@@ -181,6 +188,8 @@ def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
         rf"\item {text(answer.question)}: \textbf{{{text(answer.label)}}}{text(answer.words)}"
         for answer in summary.sentences
     )
+    advice = summary.recommendation
+    first = f"\\noindent\\textbf{{{text(advice.advice)}}} {text(' '.join(advice.reasons))}\n" if advice else ""
     lists = f"\\begin{{itemize}}\n{answers}\n\\end{{itemize}}\n" if answers else ""
     notes = "".join(f"\n\\noindent {text(note)}\n" for note in summary.notes)
     shown = [*tables.every_table(summary), tables.relative_losses(summary)]
@@ -215,7 +224,7 @@ def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
 \date{{}}
 \begin{{document}}
 \maketitle
-{lists}{notes}
+{first}{lists}{notes}
 {floats}
 {paper}{pictures}
 \section*{{Run it again}}
