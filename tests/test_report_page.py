@@ -16,7 +16,7 @@ from report_outcomes import outcomes, recipe
 from softknee.errors import MissingToolError
 from softknee.lab.chart import outline
 from softknee.lab.report import summarise
-from softknee.lab.report.drawing import COLOURS, SYMBOLS, Spot, looks, pdf_figures, places_for, plane, view_of
+from softknee.lab.report.drawing import COLOURS, SYMBOLS, Spot, looks, on_paper, pdf_figures, places_for, plane, view_of
 from softknee.lab.report.summary import origin_of
 from softknee.lab.report.writing import render
 from softknee.lab.studies.recipe import Recipe
@@ -170,7 +170,8 @@ def test_a_point_far_from_the_rest_is_named_and_does_not_stretch_the_plane(study
     assert view.note.endswith(" %, 40)")
     points = result.chart["layer"][3]
     assert points["encoding"]["y"]["scale"]["domain"] == list(view.spans[1])
-    assert " ".join(result.chart["title"]["text"]) == view.note
+    assert " ".join(on_paper([result])["title"]["text"]) == view.note
+    assert "title" not in result.on_page  # it would be cut off on a phone; the caption below says it
     assert "Too far away to be shown: lambda_gelu hardened (" in result.caption
     assert not [point for point in points["data"]["values"] if point["name"] == row.label]
 

@@ -49,6 +49,7 @@ class Figure:
     """A figure: its anchor, its caption, its label for readers who cannot see it, and its chart.
 
     file: the name of its file on paper; figures of one file stand side by side in it. Empty for one of the page alone.
+    note: stands above it on paper, where the caption may be lost.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Figure:
     height: int = 330
     wide: bool = False
     file: str = ""
+    note: str = ""
 
     @property
     def hidden(self) -> list[str]:
@@ -81,7 +83,9 @@ def on_paper(figures: Sequence[Figure]) -> Chart:
     """The figures of one file, two in a row."""
     params = {"params": [{"name": "hidden", "value": [name for figure in figures for name in figure.hidden]}]}
     if len(figures) == 1:
-        return {**sized(figures[0].chart, _WIDE, 0.6 * _WIDE), **params}
+        note = textwrap.wrap(figures[0].note, 96, max_lines=3, placeholder=" ...")
+        title = {"title": {"text": note, "fontSize": 11, "color": SOFT}} if note else {}
+        return {**sized(figures[0].chart, _WIDE, 0.6 * _WIDE), **title, **params}
     halves = [sized(figure.chart, _HALF, 0.75 * _HALF) for figure in figures]
     return {**side_by_side(halves, columns=2), **params, "config": config(columns=2)}
 
@@ -489,25 +493,23 @@ def plane(summary: Summary) -> Figure | None:
             style="remark",
         ),
     ]
-    chart: Chart = {"layer": layers}
     caption = f"Further {toward} is more accurate, further down more reproducible."
     if any(len(row.seeds) >= FEWEST_DRAWN for row in view.shown):
         caption += " Bars are 95 % intervals."
     if summary.knobs:
         caption += " A line joins the values of a knob in their order, with values beside it where there is room."
     if view.outside:
-        note = textwrap.wrap(view.note, 96, max_lines=3, placeholder=" ...")
-        chart["title"] = {"text": note, "fontSize": 11, "color": SOFT}
         caption += f" Too far away to be shown: {', '.join(map(view.describe, view.outside))}."
     return Figure(
         name="plane",
         caption=caption,
         label=f"{metric.title} against {spread.title} of every activation; the numbers are in the first table",
-        chart=chart,
+        chart={"layer": layers},
         legend=entries,
         height=440,
         wide=True,
         file="plane",
+        note=view.note,
     )
 
 
