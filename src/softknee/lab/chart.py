@@ -40,6 +40,14 @@ _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 _NOISE = (
     r' (?:aria-hidden|aria-roledescription|pointer-events|stroke-miterlimit)="[^"]*"|<path class="foreground"[^>]*/>'
 )
+# What stands for paper, ink, hairlines and dark curves on a dark page; other colours are seen on both.
+_NIGHT_COLOURS = {
+    **{"white": "#181817", INK: "#f4f3ef", SOFT: "#b3b2aa", HAIR: "#31312e", ZERO: "#5b5a55"},
+    **{"#1f2a7a": "#8f9df5", "#6b2c91": "#b884dd", "#b23a7f": "#dd6aa9", "#0072b2": "#3f9fe0"},
+}
+_NIGHT = " ".join(
+    f'[{paint}="{day}"] {{ {paint}: {night} }}' for day, night in _NIGHT_COLOURS.items() for paint in ("fill", "stroke")
+)
 _SHARP = 2.0  # pixels of a .png for each of the figure
 _CORNERS = {"square": 4, "diamond": 4, "triangle-up": 3, "triangle-down": 3, "pentagon": 5, "hexagon": 6}
 _TURNED = {"square": 0.125, "triangle-down": 0.5, "x": 0.125}
@@ -194,8 +202,11 @@ def outline(symbol: str) -> str:
 # -- pictures ---------------------------------------------------------------------------------------------
 
 
-def svg_of(chart: Chart, *, label: str) -> str:
-    """The figure as SVG text, the same text every time; `label` says what is to be seen."""
+def svg_of(chart: Chart, *, label: str, dark: bool = False) -> str:
+    """The figure as SVG text, the same text every time; `label` says what is to be seen.
+
+    dark: for a page on a screen: it turns dark with the page, or where the reader's screen is dark.
+    """
     text: str = _converter().vegalite_to_svg(_whole(chart))
     text = re.sub(_NOISE, "", text)
     text = re.sub(r' (?:d|transform|[xy][12]?)="[^"]*"', lambda match: _short(match[0]), text)
@@ -206,7 +217,12 @@ def svg_of(chart: Chart, *, label: str) -> str:
         text,
     )
     named = json.dumps(label, ensure_ascii=False).replace("&", "&amp;").replace("<", "&lt;")
-    return text.replace("<svg ", f'<svg role="img" aria-label={named} ', 1).replace("><", ">\n<") + "\n"
+    text = text.replace("<svg ", f'<svg role="img" aria-label={named} ', 1).replace("><", ">\n<") + "\n"
+    return (
+        text.replace(">\n", f">\n<style>@media (prefers-color-scheme: dark) {{ {_NIGHT} }}</style>\n", 1)
+        if dark
+        else text
+    )
 
 
 def _short(places: str) -> str:

@@ -352,7 +352,7 @@ def figure(act: Definition) -> str:
     shown, chosen = exhibit(act.name), settings(act)
     low, high = shown.span or (None, None)
     drawn = panels([lines_of(act, chosen)], low=low, high=high, note=shared(chosen))
-    return svg_of(drawn, label=f"{act.name}, its first and its second derivative")
+    return svg_of(drawn, label=f"{act.name}, its first and its second derivative", dark=True)
 
 
 def index() -> str:
@@ -393,7 +393,7 @@ def everything() -> str:
     for name in names():
         several = settings(sk.get(name))
         shown[name] = sk.get(name), several[len(several) // 2]
-    return svg_of(poster(shown), label="Every function of the zoo and its slope")
+    return svg_of(poster(shown), label="Every function of the zoo and its slope", dark=True)
 
 
 def relatives() -> str:
@@ -409,7 +409,8 @@ def relatives() -> str:
                 for (act, colour), at_one in zip(acts, values, strict=True)
             ]
         )
-    return svg_of(panels(rows, low=-4, high=4), label="Smooth relatives of ReLU, their first and second derivatives")
+    label = "Smooth relatives of ReLU, their first and second derivatives"
+    return svg_of(panels(rows, low=-4, high=4), label=label, dark=True)
 
 
 def page(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
