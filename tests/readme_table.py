@@ -1,24 +1,22 @@
 """What the README and docs/speed.md take from records: the speed tables, and what the evidence says.
 
-`python tests/readme_table.py` prints the parts, with `--write` it puts them between their marks. The lines on evidence
-are read from the pages of papers/ and from docs/deploy.md, which other tests hold against the records.
+`python tests/readme_table.py` prints the parts, with `--write` it puts them between their marks.
 """
 
 import re
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from papers.statement import WORDS
+from papers.runs import Runs
+from pictures import perplexities
 
 from softknee.measure import Quantity, Record
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAPERS = "papers"  # the pages of all papers, as one
 RECORDS = {"bf16": ROOT / "benchmarks/records/h200-bf16.json", "f32": ROOT / "benchmarks/records/h200-f32.json"}
 MODELS = {
     "a small model: a step of ViT-Tiny, 256 images of 32 x 32": ROOT / "benchmarks/records/h200-model-vit-tiny.json",
@@ -102,182 +100,52 @@ def _short(quantity: Quantity) -> str:
 
 
 def evidence() -> list[str]:
-    """The lines of the README on what was found, with the numbers as the pages of the evidence have them now."""
-    said = (_mathematics(), _training(), _lifted(), _reproducible(), _shipped(), _soft(), _bits())
-    return [line for item in said for line in textwrap.wrap(f"- {item}", 120, subsequent_indent="  ", **_WHOLE)]
+    """The lines of the README on what was found, from the records."""
+    lines = (_shipped(), _reproducible(), _accurate())
+    return [line for item in lines for line in textwrap.wrap(f"- {item}", 120, subsequent_indent="  ", **_WHOLE)]
 
 
 _WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 
 
-def _mathematics() -> str:
-    sums = _sums("mathematics")
-    hold, partly, fail = (sums[verdict] for verdict in ("hold", "partly", "fail"))
-    printed, proved = _only(
-        r"Lipschitz constant of GELU is ([\d.]+)\. \*Measured:\* .*? proved to be (\d\.\d{4})", PAPERS
-    )
+def _shipped() -> str:
+    rows = perplexities()
+    hard, gelu, scratch = rows["lambda-GELU, hardened"], rows["GELU"], rows["ReLU from scratch"]
     return (
-        f"**Mathematics.** {hold + partly + fail} claims of the papers checked by programs: {hold} hold, {partly} hold "
-        f"partly, {fail} are [wrong](papers/README.md) (GELU's Lipschitz constant is {proved}, not {printed})."
+        f"**Shipped as ReLU.** GPT-2, trained on a part of WikiText-2, mean of 3 seeds: perplexity "
+        f"{hard['hardened']:.2f} with hardened λ-GELU and {hard['replaced']:.2f} once ReLU has its place; with GELU "
+        f"{gelu['free']:.2f} and {gelu['replaced']:.2f}; with ReLU from the start {scratch['free']:.2f}. [The same for "
+        "a CNN, through ONNX, a verifier and pruning](docs/deploy.md)."
     )
-
-
-def _training() -> str:
-    sums = _sums("training")
-    open_, every = sums.pop("without records"), sum(_sums("training").values())
-    verdicts = {"holds": "hold", "partly": "partly", "fails": "fail", "cannot tell": "cannot tell"}
-    words = ", ".join(f"{sums[short]} {WORDS[verdict][sums[short] != 1]}" for verdict, short in verdicts.items())
-    text = _text(PAPERS)
-    later = len(
-        re.findall(
-            r"^\|.*<br>`\w+` \|.*(?:(?:added|changed) with records at hand|known when this was written).*\|$",
-            text,
-            flags=re.M,
-        )
-    )
-    return (
-        f"**Training.** {every - open_} of {every} findings are [judged by records](papers/README.md) so far: {words}. "
-        f"Where a rule, a part or the whole was added with records at hand ({later}), it says so. The other {open_} "
-        "wait for their studies."
-    )
-
-
-def _lifted() -> str:
-    convnext, printed = _accuracies("### Mollification, table 2: S-ReLU and others in ConvNeXt-Tiny on CIFAR-10\n")
-    timms, _ = _accuracies("### Mollification, table 2: S-ReLU and others in ConvNeXt-Tiny on CIFAR-10, more")
-    vit, _ = _accuracies("### Mollification, table 1: Eleven activations in ViT-Tiny on CIFAR-10\n")
-    return (
-        f"**The largest gain.** From {printed['gelu']} % with GELU to {printed['srelu']} % with S-ReLU, says a paper "
-        f"of ConvNeXt-Tiny on CIFAR-10. Here GELU has {convnext['gelu']} %, S-ReLU {convnext['srelu']} %, and plain "
-        f"ReLU, which the paper leaves out, {convnext['relu']} % with crops and mirror images, {timms['gelu']}, "
-        f"{timms['srelu']} and {timms['relu']} % with RandAugment, mixup and more; in ViT-Tiny {vit['gelu']}, "
-        f"{vit['srelu']} and {vit['relu']} %, and CRReLU {vit['crrelu']} %."
-    )
-
-
-def _accuracies(title: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Ours and the paper's of each activation, in percent."""
-    head, *rows = _table(PAPERS, title)
-    printed, ours = head.index("accuracy, %: paper"), head.index("here")
-    return {row[0]: row[ours].split()[0] for row in rows}, {row[0]: row[printed] for row in rows}
 
 
 def _reproducible() -> str:
-    title = "### SmeLU, figure 4 (SGD)"
-    head, *rows = _table(PAPERS, title)
-    place = head.index("prediction difference")
-    number = {row[0]: float(row[place].split()[0]) for row in rows}
-    accuracy = {row[0]: row[head.index("accuracy, %")].split()[0] for row in rows}
-    widths = [name for name in number if name.startswith("smelu")]
-    best, tried = min(widths, key=number.__getitem__), len(widths)
-    unfinished = re.search(r"^Unfinished: (\d+ of \d+) activations", _section(PAPERS, title), flags=re.M)
-    so_far = f" ({unfinished[1]} settings run: no verdict yet)" if unfinished else ""
-    (small, *verdicts) = _table("quickstart/report/report.md", "# Seven activations")
-    against = small.index("reproducibility against relu")
-    shown = [row[0] for row in verdicts if "better" in row[against]]
-    digits = f"only {', '.join(shown)} beats ReLU" if shown else "none is shown to beat ReLU"
-    three, softest = (
-        (best, "relu", "gelu beta=1"),
-        min(entry for name, entry in number.items() if name.startswith("gelu ")),
-    )
-    apart, right = [f"{number[item]:.4f}" for item in three], [accuracy[value] for value in three]
+    study = Runs.committed().study("smelu-figure-4")
+    apart = {label: float(study.outcomes[label].difference["delta_1"]["value"]) for label in study.outcomes}
+    best = min((label for label in apart if label.startswith("smelu")), key=apart.__getitem__)
+    right = {label: 100 * study.mean(label, "accuracy") for label in (best, "relu")}
     return (
-        f"**Reproducible.** On MNIST trainings with SmeLU (β = {best.partition('=')[2]}, the best of {tried}) differ "
-        f"from their mean by {apart[0]}, with ReLU by {apart[1]}, with GELU by {apart[2]} ({softest:.4f} at best), at "
-        f"{right[0]}, {right[1]} and {right[2]} % accuracy{so_far}. On the small digits of `make study` {digits}."
+        f"**Reproducible.** On MNIST the predictions of twelve trainings differ by {apart[best]:.4f} with SmeLU "
+        f"({best.partition(' ')[2]}) and by {apart['relu']:.4f} with ReLU, at {right[best]:.2f} and "
+        f"{right['relu']:.2f} % accuracy. [How to measure yours](docs/guides/reproducible.md)."
     )
 
 
-def _shipped() -> str:
-    head, *rows = _table("deploy.md", "<!-- h200-hardening-fashion -->")
-    cnn = {row[0]: dict(zip(head, (item.split(" ±")[0] for item in row), strict=True)) for row in rows}
-    soft, gelu = cnn["lambda_gelu"], cnn["gelu"]
-    columns, *models = _table(PAPERS, "### λ-GELU, WikiText-2: a GPT-2 of 124")
-    large = {row[0]: dict(zip(columns, (value.split(" ±")[0] for value in row), strict=True)) for row in models}
-    hard, plain, scratch = large["lambda-GELU, hardened"], large["GELU"], large["ReLU from scratch"]["free"]
+def _accurate() -> str:
+    study = Runs.committed().study("mollification-table-1")
+    right = {label: 100 * study.mean(label, "accuracy") for label in ("relu", "gelu", "srelu", "crrelu", "lambda_gelu")}
+    low, high = min(right.values()), max(right.values())
     return (
-        f"**Shipped as ReLU.** A CNN on Fashion-MNIST has {soft['hardened']} % with hardened λ-GELU, "
-        f"{soft['replaced']} % with ReLU in its place; GELU swapped without hardening falls from {gelu['free']} to "
-        f"{gelu['swapped directly']} %. ReLU from scratch has {soft['ReLU from scratch']} %: there hardening keeps "
-        "accuracy and does not buy any. [Measured](docs/deploy.md). A GPT-2 of 124M parameters on a part of WikiText-2 "
-        f"has perplexity {hard['hardened']} hardened and {hard['replaced']} with ReLU; with GELU {plain['free']}, and "
-        f"{plain['replaced']} once it is swapped; with ReLU from scratch {scratch}."
+        f"**Accurate?** Do not expect it of the function alone: ViT-Tiny on CIFAR-10 has {low:.1f} to {high:.1f} % "
+        "with ReLU, GELU, S-ReLU, CRReLU and λ-GELU, which three seeds do not tell apart. [The papers' claims, one by "
+        "one](papers/README.md)."
     )
 
 
-def _soft() -> str:
-    gains = _only(r"\| camera ([\d.]+) dB, grass ([\d.]+) dB, page ([\d.]+) dB \|", PAPERS)
-    claimed = _only(r"the next activation is up to ([\d.]+) dB", PAPERS)[0]
-    ours, rival = _only(r"4 classes: SQUAF ([\d.]+) %, polynorm ([\d.]+) %", PAPERS)
-    low, high = min(map(float, gains)), max(map(float, gains))
-    vit, _ = _accuracies("### SQUAF, table 6: SQUAF and others in ViT-Tiny")
-    return (
-        f"**Learned tables.** In the mean of its seeds SQUAF stores pictures {low:.0f} to {high:.0f} dB better than "
-        f"the next function (the paper: up to {float(claimed):.0f}), and has {ours} % on four clusters where PolyNorm "
-        f"has {rival} %. ViT-Tiny has {vit['squaf first']} % on CIFAR-10 where the first of its functions is trained, "
-        f"as in the paper, and {vit['squaf']} % where all are (GELU {vit['gelu']} %), at [these "
-        "costs](docs/squaf.md#what-it-costs-a-model)."
-    )
-
-
-def _bits() -> str:
-    head, *rows = _table(PAPERS, "### SQUAF, figure 3: bits and accuracy")
-    results = {
-        (row[0], row[1]): {name: cell.split()[0] for name, cell in zip(head, row, strict=True) if cell} for row in rows
-    }
-    relu, last = results["ReLU", ""], results[rows[-1][0], rows[-1][1]]
-    names, *alone = _table(PAPERS, "### SQUAF, table 6: VGG-8")
-    right = {row[0]: row[names.index("accuracy, %")].split()[0] for row in alone}
-    claimed = _only(r"take down to ([\d.]+) bits in place of 32", PAPERS)[0]
-    said = {"holds": "beats", "fails": "is below", "cannot tell": "is not shown to beat"}
-    priced, plain = (
-        said[_only(rf"^\| `{name}` \| {says} \|.*\| ([\w ]+) \|$", PAPERS)[0]]
-        for name, says in (
-            ("few_bits_cost_no_accuracy", "SQUAF-P more accurate than ReLU at the largest weight"),
-            ("best_in_a_small_network", "SQUAF better than ReLU"),
-        )
-    )
-    return (
-        f"**Sent as bits.** VGG-8 on CIFAR-10 with SQUAF-P takes {float(last['Huffman']):.2f} bits an activation (the "
-        f"paper, on CIFAR-100: {claimed}) at {last['accuracy, %']} %, which {priced} ReLU's {relu['accuracy, %']} %; "
-        f"SQUAF, with 32 bits, {plain} it ({right['SQUAF']} against {right['ReLU']} %)."
-    )
-
-
-def _sums(column: str) -> Counter[str]:
-    """How often each verdict stands in a column of the front page of the papers: "12: 9 hold, 3 partly"."""
-    text = (ROOT / "papers" / "README.md").read_text(encoding="utf-8")
-    head, *rows = _table(PAPERS, "# What five papers say", text=text)
-    cells = (row[head.index(column)].partition(":")[2] for row in rows)
-    return Counter(dict.fromkeys(("hold", "partly", "fail", "cannot tell", "without records"), 0)) + Counter(
-        word for cell in cells for count, word in re.findall(r"(\d+) ([a-z ]+)", cell) for _ in range(int(count))
-    )
-
-
-def _text(page: str) -> str:
-    if page == PAPERS:
-        return "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "papers").glob("*/README.md")))
-    return (DOCS / page).read_text(encoding="utf-8")
-
-
-def _section(page: str, title: str, text: str = "") -> str:
-    """From the line that begins with the title to the next heading."""
-    text = text or _text(page)
-    return _only(rf"^({re.escape(title)}.*\n(?:(?!#).*\n)*)", text=text)[0]
-
-
-def _table(page: str, title: str, text: str = "") -> list[list[str]]:
-    """The first table below the title, as cells, without the line of dashes."""
-    lines = re.search(r"(?:^\|.*\n)+", _section(page, title, text), flags=re.M)
-    assert lines is not None, f"{page} has no table below {title!r}."
-    rows = [[item.strip().strip("*") for item in line.strip("|").split("|")] for line in lines[0].splitlines()]
-    return [rows[0], *rows[2:]]
-
-
-def _only(pattern: str, page: str = "", *, text: str = "") -> tuple[str, ...]:
+def _only(pattern: str, text: str) -> tuple[str, ...]:
     """The groups of the one place that the pattern fits."""
-    result = list(re.finditer(pattern, text or _text(page), flags=re.M))
-    assert len(result) == 1, f"{pattern!r} fits {len(result)} places of {page}."
+    result = list(re.finditer(pattern, text, flags=re.M))
+    assert len(result) == 1, f"{pattern!r} fits {len(result)} places."
     return result[0].groups()
 
 
@@ -294,7 +162,7 @@ def marked(name: str) -> tuple[str, str, str]:
     """A page in three: before a part, what stands between its marks, and after it."""
     text = PARTS[name][0].read_text(encoding="utf-8")
     mark = rf"<!-- {name}: made by tests/readme_table\.py -->\n"
-    return _only(rf"\A([\s\S]*^{mark})([\s\S]*?)(^<!-- end -->\n[\s\S]*)\Z", text=text)  # type: ignore[return-value]
+    return _only(rf"\A([\s\S]*^{mark})([\s\S]*?)(^<!-- end -->\n[\s\S]*)\Z", text)  # type: ignore[return-value]
 
 
 def made(name: str) -> str:

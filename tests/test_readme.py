@@ -1,5 +1,6 @@
 """The README and the tour tell the truth: code runs, numbers are those of the records, and every next step is near."""
 
+import json
 import re
 from pathlib import Path
 from statistics import fmean
@@ -13,6 +14,8 @@ from papers.ledger import find_statements
 from papers.runs import Runs
 from papers.squaf.findings import ALONE, RATE, VGG
 from papers.statement import judge
+from pictures import FRAMES, IMAGES, perplexities, ship, sources
+from PIL import Image
 
 import softknee as sk
 from readme_table import DOCS, PARTS, RECORDS, ROOT, made, marked
@@ -22,7 +25,7 @@ from softknee.registry import names
 README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")
 START = DOCS / "start.md"
-(TEN_LINES,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+(THREE_LINES,) = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
 
 def lines_of(code: str) -> list[str]:
@@ -40,21 +43,42 @@ def record(name: str) -> Record:
 # -- code -------------------------------------------------------------------------------------------------
 
 
-def test_the_way_from_a_timm_model_to_a_relu_takes_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(lines_of(TEN_LINES)) == 10
-    torch.manual_seed(0)
-    after: dict[str, Any] = {}
-    exec(compile(TEN_LINES, "README.md", "exec"), after)
-    printed = capsys.readouterr().out
-    assert "12 changed, 0 left" in printed
-    assert "12 activations replaced" in printed
-    assert float(printed.rpartition("largest change of an output: ")[2]) < 1e-3
-    *weights, knobs = after["opt"].param_groups
-    assert knobs["lr"] == pytest.approx(9 * weights[0]["lr"])
-    assert [knobs["weight_decay"], weights[0]["weight_decay"]] == [0, 0.05]
-    stock, model = timm.create_model("convnext_atto", act_layer=torch.nn.ReLU).eval(), after["model"].eval()
+def test_three_lines_take_a_timm_model_to_a_relu() -> None:
+    into, loop, out = lines_of(THREE_LINES)
+    model, x, y = timm.create_model("convnext_atto"), torch.randn(4, 3, 32, 32), torch.arange(4)
+    names: dict[str, Any] = {"sk": sk, "model": model, "epochs": 20}
+    exec(into, names)
+    opt = torch.optim.AdamW(sk.param_groups(model, lr=1e-3, weight_decay=0.05))
+    exec(loop, names)
+    for epoch in range(1, 21):
+        names["hardener"].step(epoch)
+        opt.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        opt.step()
+    hard = model.eval()(x).detach()
+    exec(out, names)
+    stock = timm.create_model("convnext_atto", act_layer=torch.nn.ReLU).eval()
     stock.load_state_dict(model.state_dict())
-    assert torch.equal(stock(after["x"]), model(after["x"]))
+    assert torch.equal(stock(x), model(x))
+    assert float((model(x).detach() - hard).abs().max()) < 1e-3
+    assert sum(isinstance(layer, torch.nn.ReLU) for layer in model.modules()) == 12
+
+
+def test_the_first_sentence_has_the_numbers_of_the_record() -> None:
+    rows = perplexities()
+    hard, gelu = rows["lambda-GELU, hardened"], rows["GELU"]
+    first = " ".join(TEXT.partition("```")[0].split())
+    assert f"{hard['hardened']:.2f} before and {hard['replaced']:.2f} after" in first
+    assert f"goes from {gelu['free']:.2f} to {gelu['replaced']:.2f}" in first
+
+
+def test_pictures_are_of_the_present_code() -> None:
+    """After a change of the workbench or of the record: `python tools/pictures.py`."""
+    assert (IMAGES / "ship.svg").read_text(encoding="utf-8") == ship()
+    assert json.loads((IMAGES / "sources.json").read_text(encoding="utf-8")) == {"workbench": sources()}
+    for scheme in ("light", "dark"):
+        with Image.open(IMAGES / f"bend-{scheme}.webp") as moving:
+            assert moving.n_frames == FRAMES
 
 
 # torch's exporter warns of its own internals.
@@ -89,7 +113,7 @@ def test_every_command_exists() -> None:
     assert len(results) > 12
     for line, place in results:
         check_command(line, place)
-    assert "&& softknee workbench`" in TEXT
+    assert "&& softknee workbench\n" in TEXT
     made_by = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^    make (\w+)|`make (\w+)`", TEXT, flags=re.M))
     assert {item or two for item, two in targets} == {"study", "workbench", "test", "docs"}
@@ -233,10 +257,10 @@ def links_of(page: Path) -> list[Path]:
     ]
 
 
-def test_it_is_short_and_shows_workbench_and_report() -> None:
-    assert len(TEXT.splitlines()) <= 120
-    shown = {item.name for item in links_of(README) if item.suffix == ".png"}
-    assert {"workbench-light.png", "quickstart.png"} <= shown
+def test_it_is_short_and_shows_the_workbench_and_what_shipping_costs() -> None:
+    assert len(TEXT.splitlines()) <= 90
+    shown = {item.name for item in links_of(README) if item.parent == IMAGES}
+    assert shown == {"bend-light.webp", "bend-dark.webp", "ship.svg"}
 
 
 def test_every_page_is_at_most_two_clicks_away_and_no_link_of_the_first_is_dead() -> None:

@@ -1,0 +1,152 @@
+"""The pictures of the README and the docs that no other program writes.
+
+    python tools/pictures.py            # all: docs/images
+    python tools/pictures.py ship.svg   # one
+
+`ship.svg` is drawn from a record, the same bytes every time. The others are taken of the workbench in Chromium:
+`sources.json` beside them holds a digest of what they were taken of, and a test fails once that has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from softknee.lab.chart import INK, SOFT, Chart, marks, number, sized, svg_of
+from softknee.measure import Record
+
+ROOT = Path(__file__).parent.parent
+IMAGES = ROOT / "docs" / "images"
+GPT2 = ROOT / "papers" / "lambda_gelu" / "records" / "lambda-gelu-wikitext-124m.json"
+STATIC = ROOT / "src" / "softknee" / "app" / "workbench" / "static"
+GOOD, BAD = "#009e73", "#d55e00"
+
+
+# -- what shipping a ReLU costs, from the record ------------------------------------------------------------
+
+
+def perplexities() -> dict[str, dict[str, float]]:
+    """The mean perplexity of every row of the record, by the state of its activations."""
+    rows = Record.from_json(GPT2.read_text(encoding="utf-8")).rows
+    return {row["row"]: {state: value.value for state, value in row["perplexity"].items()} for row in rows}
+
+
+def ship() -> str:
+    """GPT-2 before and after ReLU takes the place of its activations, as an SVG."""
+    found = perplexities()
+    gelu, hard, scratch = found["GELU"], found["lambda-GELU, hardened"], found["ReLU from scratch"]
+    rows = [
+        {"row": "GELU, ReLU put in its place", "x": gelu["free"], "to": gelu["replaced"], "colour": BAD},
+        {
+            "row": "λ-GELU hardened, ReLU put in its place",
+            "x": hard["hardened"],
+            "to": hard["replaced"],
+            "colour": GOOD,
+        },
+        {"row": "ReLU from the start", "x": scratch["free"], "to": scratch["free"], "colour": SOFT},
+    ]
+    for row in rows:
+        same = f"{row['x']:.2f}" == f"{row['to']:.2f}"
+        moved = f"{row['x']:.2f} → {row['to']:.2f}"
+        row["text"] = f"{row['x']:.2f}" if row["colour"] == SOFT else moved
+        row["at"] = row["to"] if not same else row["x"]
+    across = number("x", title="perplexity on WikiText-2, lower is better", domain=(155, 345))
+    down = {"field": "row", "type": "nominal", "sort": None, "title": None, "axis": {"labelColor": INK, "grid": False}}
+    paint = {"field": "colour", "type": "nominal", "scale": None}
+    layers = [
+        marks("rule", None, {"x": across, "x2": {"field": "to"}, "y": down, "stroke": paint}, strokeWidth=3),
+        marks(
+            "point", None, {"x": across, "y": down, "stroke": paint}, filled=False, size=90, strokeWidth=2, opacity=1
+        ),
+        marks(
+            "point", None, {"x": {**across, "field": "to"}, "y": down, "color": paint}, filled=True, size=110, opacity=1
+        ),
+        marks(
+            "text",
+            None,
+            {"x": {**across, "field": "at"}, "y": down, "text": {"field": "text"}},
+            align="left",
+            dx=12,
+            fontSize=13,
+        ),
+    ]
+    chart: Chart = sized({"data": {"values": rows}, "layer": layers}, 460, 120)
+    return svg_of(
+        chart, label="Perplexity of GPT-2 before and after ReLU takes the place of its activations", dark=True
+    )
+
+
+# -- the workbench, in Chromium -----------------------------------------------------------------------------
+
+STARTS = ("srelu", "gelu")  # the function that is bent, and the one that it is bent beside
+FRAMES, PAUSE = 30, 90  # of the way there and back; milliseconds of each
+SIZE, SHOWN = (1280, 800), 960  # of the page, and the width of the animation
+
+
+def sources() -> str:
+    """A digest of everything that decides how the page looks."""
+    digest = hashlib.sha256()
+    for path in sorted(STATIC.rglob("*")):
+        if path.is_file():
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def workbench() -> dict[str, bytes]:
+    """The page in light and dark, and the animation of its first function being bent."""
+    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+    from workbench_page import Page, chromium, running
+
+    pictures = {}
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as address, chromium() as browser:
+        for scheme in ("light", "dark"):
+            wide, tall = SIZE
+            context = browser.new_context(viewport={"width": wide, "height": tall}, color_scheme=scheme)
+            page = Page(context, address).open(*STARTS)
+            page.tab.locator("#certificate tr").first.wait_for()
+            page.tab.locator("#cost button").wait_for()
+            pictures[f"workbench-{scheme}.png"] = page.tab.screenshot()
+            pictures[f"bend-{scheme}.webp"] = _bent(page)
+            context.close()
+    return pictures
+
+
+def _bent(page: Any) -> bytes:
+    """The slider of the first function from end to end and back, as an animated WebP."""
+    slider = page.tab.locator("article input[type=range]").first
+    low, high = (float(slider.get_attribute(end)) for end in ("min", "max"))
+    frames = []
+    for step in range(FRAMES):
+        share = 0.5 + 0.48 * math.cos(2 * math.pi * step / FRAMES)
+        before = page.curve()
+        slider.fill(f"{low + share * (high - low):.4f}")
+        page.until(lambda old=before: page.curve() != old, "the curve to follow")
+        with Image.open(io.BytesIO(page.tab.screenshot())) as frame:
+            tall = round(frame.height * SHOWN / frame.width)
+            frames.append(frame.convert("RGB").resize((SHOWN, tall), Image.Resampling.LANCZOS))
+    file = io.BytesIO()
+    first, *others = frames
+    first.save(file, "WEBP", save_all=True, append_images=others, duration=PAUSE, loop=0, quality=60, method=6)
+    return file.getvalue()
+
+
+def main(names: list[str]) -> None:
+    IMAGES.mkdir(exist_ok=True)
+    if not names or "ship.svg" in names:
+        (IMAGES / "ship.svg").write_text(ship(), encoding="utf-8")
+    if not names or any(name != "ship.svg" for name in names):
+        for name, content in workbench().items():
+            (IMAGES / name).write_bytes(content)
+        (IMAGES / "sources.json").write_text(json.dumps({"workbench": sources()}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
