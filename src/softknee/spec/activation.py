@@ -159,6 +159,7 @@ class Activation:
               name of the function reached there, `limit_params` that function's parameters in ours.
     variants: a named choice between definitions, such as gelu's `approximate`.
     groups:   one name for several parameters that are given and learned together, as a vector.
+    presets:  named sets of values beside the defaults: "paper" has those that a paper's experiments used.
     recipe:   the text that makes it again, where an engine of `design` made it.
     about:    one sentence with the reference.
 
@@ -179,6 +180,7 @@ class Activation:
     limit_params: Mapping[str, str] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    presets: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     recipe: str = ""
     about: str = ""
     bound_formula: Expr = field(init=False, repr=False)
@@ -216,6 +218,13 @@ class Activation:
                 raise DefinitionError(
                     f"{p.name} of {self.name!r} must be {p.constraint.words}, and its default is {p.default!r}."
                 )
+        for preset in self.presets.values():
+            for name, value in preset.items():
+                if not self.param(name).constraint.allows(value):
+                    raise DefinitionError(
+                        f"{name} of {self.name!r} must be {self.param(name).constraint.words}, and a preset gives "
+                        f"{value!r}."
+                    )
         if len({p.name for p in self.params}) != len(self.params):
             raise DefinitionError(f"Two parameters of {self.name!r} have the same name; rename one of them.")
         if strange := bound.free_symbols - known:

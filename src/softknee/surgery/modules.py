@@ -29,7 +29,7 @@ def activation_modules(model: nn.Module) -> dict[str, Parameterised]:
     >>> from softknee.surgery.modules import activation_modules
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), sk.nn.SReLU(), torch.nn.Linear(8, 1))
     >>> activation_modules(net)
-    {'1': SReLU(delta=0.01)}
+    {'1': SReLU(delta=1)}
     """
     require_model(model)
     modules = {path: module for path, module in model.named_modules() if isinstance(module, Parameterised)}

@@ -19,7 +19,7 @@ from ...kernels import find
 from ...nn import Squaf, make
 from ...nn.baselines import Baseline
 from ...nn.gated import GatedPointwise
-from ...registry import resolve
+from ...registry import resolve, with_preset
 from ...spec import Activation, Param, Rowwise, SoftTable
 from ..finding.identify import GATES, double, identify_module, stand_in
 from ..finding.rewriting import edits_of, gate_products
@@ -354,7 +354,8 @@ def swap_(
             (see `sk.nn.make`).
         dry_run: only report.
         values: parameters of the new function: a number, a list with one for each site, or "uniform", "increasing",
-            "decreasing" with depth. For SQUAF, z="fit" fits the table to the function that is replaced.
+            "decreasing" with depth; preset="paper" for those of its paper. For SQUAF, z="fit" fits the table to the
+            function that is replaced.
 
     Weights, hooks, modes, devices and dtypes stay; weights saved before a swap load after it. `report.undo()` is the
     way back.
@@ -371,13 +372,14 @@ def swap_(
     """
     refuse_untouchable(model, "swap_")
     definition, own_values, own_learn = resolve(activation)
-    values, learn = {**own_values, **values}, own_learn if learn is None else learn
+    learn = own_learn if learn is None else learn
     if not isinstance(definition, Definition):
         kind = f"the class {activation.__name__}" if isinstance(activation, type) else type(activation).__name__
         raise InputError(
             f"swap_ takes the new activation by name or as a definition, and {kind} was given; softknee.names() lists "
             f"the names."
         )
+    values = with_preset(definition, {**own_values, **values})
     learn = _read_learn(isinstance(definition, Baseline) if learn is None else learn)
     if fuse and save != "input":
         raise ParameterError(
@@ -401,7 +403,7 @@ def swap_(
         skipped=[*(Skipped(site.path, site.function, reason) for site, reason in left), *unseen],
         notes=shared.notes + more + (_unfused(steps) if fuse else []) + _unknown(model, run),
         dry_run=dry_run,
-        plan=plans.describe(model, definition, chosen, arguments, kept, fuse=fuse),
+        plan=plans.describe(model, definition, chosen, _written_out(definition, steps, arguments), kept, fuse=fuse),
     )
     if dry_run:
         return report
@@ -519,6 +521,18 @@ def _arguments(
         if isinstance(definition, SoftTable) and isinstance(site_values.get("z"), str) and site_values["z"] == "fit":
             site_values["z"] = fitted_table(site, definition, site_values)
     return arguments
+
+
+def _written_out(
+    definition: Definition, steps: Sequence[Step], arguments: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """The arguments with every default that is not given: a plan means the same when a default changes."""
+    if not isinstance(definition, Activation):
+        return arguments
+    return [
+        {p.name: p.start if p.name in step.new.learned else p.default for p in step.new.params} | dict(values)
+        for step, values in zip(steps, arguments, strict=True)
+    ]
 
 
 def _inplace(site: Site, definition: Definition) -> dict[str, Any]:
