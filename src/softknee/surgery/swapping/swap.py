@@ -21,6 +21,7 @@ from ...nn.baselines import Baseline
 from ...nn.gated import GatedPointwise
 from ...registry import resolve, with_preset
 from ...spec import Activation, Param, Rowwise, SoftTable
+from ..calibration import Rule, calibrate_new_, check_fraction
 from ..finding.identify import GATES, double, identify_module, stand_in
 from ..finding.rewriting import edits_of, gate_products
 from ..finding.sites import Site, find_sites, unrun
@@ -330,6 +331,7 @@ def swap_(
     learn: bool | str | Iterable[str] | None = None,
     per: str = "layer",
     example: Any = None,
+    calibrate: bool | float = False,
     fuse: bool = False,
     save: str = "input",
     dry_run: bool = False,
@@ -347,7 +349,9 @@ def swap_(
             out, nothing is learned, except by a baseline ("polynorm", "polyrelu", "kaf", "ditac"), which is there to
             learn.
         example: what the model is called with. Needed for functions called inside forward, for per="channel" or
-            "neuron", and for the change of the output in the report.
+            "neuron", for calibrate, and for the change of the output in the report.
+        calibrate: True scales the default width of each new activation by the spread of what reaches it on the example,
+            as `sk.calibrate_` does; a number is the width in units of that spread. SQUAF gets its grid so.
         fuse: where a block computes `self.act(a) * b`, as those of Llama, Mistral, Qwen and Gemma do, compute the
             product in the activation's kernel, which then saves a and b alone (see `sk.nn.Gated`).
         save: what an activation keeps for the backward pass: "input", or "output", which the next layer holds anyway
@@ -387,6 +391,8 @@ def swap_(
         )
     if save != "input":
         values["save"] = save
+    if calibrate is not False:
+        _check_calibrate(calibrate, definition, example, values)
     sites, run = find_sites(model, example)
     title = type(model).__name__
     unseen = [Skipped(path, name, reason) for path, name, reason in hidden(model)]
@@ -397,13 +403,16 @@ def swap_(
     chosen, kept = shared.sites, shared.kept
     arguments = _arguments(definition, chosen, learn=learn, per=per, values=values)
     steps = _steps(model, definition, chosen, arguments, fuse=fuse)
+    written, calibration_notes = _written_out(definition, steps, arguments), list[str]()
+    if calibrate is not False:
+        written, calibration_notes = _calibrated(model, example, calibrate, chosen, [*steps, *kept], written)
     changes, more = update_configs(model, sites, chosen, steps)
     report = Report(
         changed=_changed(chosen, steps, shared.served),
         skipped=[*(Skipped(site.path, site.function, reason) for site, reason in left), *unseen],
-        notes=shared.notes + more + (_unfused(steps) if fuse else []) + _unknown(model, run),
+        notes=shared.notes + more + calibration_notes + (_unfused(steps) if fuse else []) + _unknown(model, run),
         dry_run=dry_run,
-        plan=plans.describe(model, definition, chosen, _written_out(definition, steps, arguments), kept, fuse=fuse),
+        plan=plans.describe(model, definition, chosen, written, kept, fuse=fuse),
     )
     if dry_run:
         return report
@@ -533,6 +542,44 @@ def _written_out(
         {p.name: p.start if p.name in step.new.learned else p.default for p in step.new.params} | dict(values)
         for step, values in zip(steps, arguments, strict=True)
     ]
+
+
+def _check_calibrate(calibrate: Any, definition: Definition, example: Any, values: Mapping[str, Any]) -> None:
+    if example is None:
+        raise InputError(
+            "swap_: calibrate=True goes by what reaches each activation, which needs a run; give example=, a batch of "
+            "real inputs."
+        )
+    if calibrate is not True:
+        check_fraction(calibrate, "swap_: calibrate, unless it is True,")
+    knobs = ("q", "alpha") if isinstance(definition, SoftTable) else getattr(definition, "knobs", ())
+    if both := [name for name in knobs if name in values]:
+        raise ParameterError(
+            f"swap_: calibrate sets {both[0]}, and {both[0]}={values[both[0]]!r} was given; leave it out, or say how "
+            f"wide it is in units of the spread, as in calibrate=0.5."
+        )
+
+
+def _calibrated(
+    model: nn.Module,
+    example: Any,
+    calibrate: float,
+    chosen: Sequence[Site],
+    steps: Sequence[Step],
+    arguments: Sequence[Mapping[str, Any]],
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Set the new modules from a run with them in place, and take them out again; the arguments with what was set."""
+    rule = Rule() if calibrate is True else Rule(fraction=calibrate)
+    modules = {site.path: step.new for site, step in zip(chosen, steps, strict=False)}
+    done = perform(steps, extra=fast_paths(steps, model))
+    try:
+        after = "With the new activations in place"
+        sites = calibrate_new_(lambda hooks: run_example(model, example, inside=hooks, after=after), modules, rule)
+    finally:
+        take_back(done)
+    new = {site.path: site.new for site in sites}
+    written = [dict(values) | dict(new.get(site.path, {})) for site, values in zip(chosen, arguments, strict=True)]
+    return written, [f"{site.path}: {site.note}." for site in sites if site.note]
 
 
 def _inplace(site: Site, definition: Definition) -> dict[str, Any]:
