@@ -19,6 +19,7 @@ from .errors import (
     SoftkneeError,
     UnknownActivationError,
 )
+from .transformers_names import watch as _watch_transformers
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
         swap_,
         train_squaf_,
     )
+
+_watch_transformers()
 
 # Loaded on first use, because they need SymPy; the imports above are what editors and type checkers see of them.
 _LAZY = {

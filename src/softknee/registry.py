@@ -282,8 +282,7 @@ def _check_key(text: str, definition: Any, key: str, value: Any) -> None:
 
 def holds(definition: Any) -> bool:
     """Whether asking for a definition's name gives that very definition."""
-    name: str = definition.name
-    return _built.get(_aliases.get(name, name)) is definition
+    return built(definition.name) is definition
 
 
 def ships(definition: Any) -> bool:
@@ -292,9 +291,20 @@ def ships(definition: Any) -> bool:
     return loader is not None and holds(definition) and loader() is definition
 
 
+def built(name: str) -> Any:
+    """The definition that has that name here, if it was needed before; None otherwise."""
+    return _built.get(_aliases.get(name, name))
+
+
 def restore(name: str, index: tuple[str, ...]) -> Any:
     """The (derivative of the) definition of that name; how a definition is unpickled."""
-    activation = get(name)
+    try:
+        activation = get(name)
+    except UnknownActivationError as error:
+        raise UnknownActivationError(
+            f"A pickle holds the activation {name!r} by its name, and nothing has that name here; softknee.register() "
+            f"it as where the pickle was written, or use the version of softknee that wrote it."
+        ) from error
     return activation.partial(*index) if index else activation
 
 

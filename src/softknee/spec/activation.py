@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import DefinitionError, ParameterError
-from ..registry import get, holds, remake, restore, service
+from ..registry import built, get, remake, restore, service, ships
 from . import calculus
 from .algebra import Expr, sympy
 from .constraints import AtLeastOne
@@ -402,9 +402,9 @@ class Activation:
 
     def __reduce__(self) -> tuple[Any, ...]:
         root = self.root
-        if holds(root):
+        if ships(root):
             return restore, (root.name, self._index)
-        # Nobody else can look it up by its name: it travels as its recipe, or whole.
+        # Others need not have it under its name, registered here or not: it travels as its recipe, or whole.
         if root.recipe:
             key = (root.recipe, root.name, root.params)
             _remembered.setdefault(key, root)
@@ -420,11 +420,18 @@ def remembered(key: tuple[Any, ...], make: Callable[[], Activation]) -> Activati
     """The definition that these words stand for, made if nobody has it."""
     activation = _remembered.get(key)
     if activation is None:
-        _remembered[key] = activation = make()
+        here = built(key[1])
+        same = isinstance(here, Activation) and (here.recipe, here.name, here.params) == key
+        _remembered[key] = activation = here if same else make()
     return activation
 
 
 def rebuild(arguments: Mapping[str, Any], index: tuple[str, ...]) -> Activation:
-    """The (derivative of the) definition with these fields; how one without a name or a recipe is unpickled."""
-    activation = Activation(**arguments)
+    """The (derivative of the) definition with these fields; how one without a recipe is unpickled.
+
+    Where the same definition is registered it is that one.
+    """
+    here = built(arguments["name"])
+    same = isinstance(here, Activation) and here._fields() == arguments
+    activation = here if same else Activation(**arguments)
     return activation.partial(*index) if index else activation
