@@ -12,8 +12,8 @@ from .screen import RecordFile, command_line, print_table, progress_line, severa
 from .study import fits, report, study, surface
 
 _IN_PYTHON = (
-    "`softknee COMMAND --help` shows the options of a command. In Python, `import softknee as sk; help(sk)` lists \
-what there is: sk.swap_ puts an activation into a model."
+    "`softknee COMMAND --help` shows the options of a command. In Python, `import softknee as sk; help(sk)` lists what "
+    "there is: sk.swap_ puts an activation into a model."
 )
 app = typer.Typer(
     help="Activation functions as data: measure them and study them.",
