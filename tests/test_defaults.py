@@ -32,9 +32,9 @@ def study(activations: str) -> Recipe:
 
 @pytest.mark.parametrize("act", SMOOTH, ids=[act.name for act in SMOOTH])
 def test_a_default_is_not_its_own_hard_limit(act):
-    """The middle of two of three normal inputs differs from ReLU by a tenth of a standard deviation somewhere."""
+    """On a standard normal input it moves by a twentieth of a standard deviation somewhere, or more."""
     if act.name not in HARD:
-        assert float((act(NORMAL) - NORMAL.relu()).abs().max()) > 0.1
+        assert float((act(NORMAL) - NORMAL.relu()).abs().max()) > 0.05
 
 
 @every_subject

@@ -414,7 +414,7 @@ def _kind(module: Parameterised) -> str:
 
 
 def calibrate_new_(
-    run: Callable[[contextlib.AbstractContextManager[None]], Any], modules: Mapping[str, Parameterised], rule: Rule
+    run: Callable[[contextlib.AbstractContextManager[Any]], Any], modules: Mapping[str, Parameterised], rule: Rule
 ) -> tuple[CalibratedSite, ...]:
     """Set the modules that a swap puts in, by path, from one run with them in place; those it misses stay.
 
