@@ -10,6 +10,7 @@ import pytest
 import sympy
 import torch
 
+import processes
 import softknee as sk
 from helpers import F64
 from softknee import registry
@@ -56,11 +57,59 @@ def test_a_registered_definition_is_differentiated_and_compiled(own: Activation)
     torch.testing.assert_close(compiled(X), own(X, gain=0.5))
 
 
-def test_a_registered_definition_and_its_module_are_pickled_by_name(own: Activation):
+def test_a_registered_definition_is_itself_again_where_it_is_registered(own: Activation):
     assert pickle.loads(pickle.dumps(own)) is own
     assert pickle.loads(pickle.dumps(own.derivative(2))) is own.derivative(2)
     module = sk.nn.make("swoosh", learn=True)
     assert torch.equal(pickle.loads(pickle.dumps(module))(X), module(X))
+
+
+ELSEWHERE = """
+import pickle, sys, torch
+import softknee as sk
+with open(sys.argv[1], "rb") as file:
+    x, expected, things = pickle.load(file)
+assert "swoosh" not in sk.names() and "knee" not in sk.names()
+for thing, y in zip(things, expected, strict=True):
+    with torch.no_grad():
+        torch.testing.assert_close(thing(x), y)
+assert things[0].derivative(1) is things[1] or torch.equal(things[0].derivative(1)(x), things[1](x))
+assert sk.get("mish") is not things[4]
+"""
+
+
+def test_a_registered_definition_travels_whole(own: Activation, tmp_path: Path):
+    """To a process that has registered nothing, with what was put in the place of a function of ours."""
+    knee = sk.register(sk.design.mollify("relu", "biweight", width=0.5, name="knee"))
+    stock = sk.get("mish")
+    mish = sk.register(swoosh("mish"), replace=True)
+    try:
+        things = [own, own.derivative(1), sk.nn.make("swoosh", gain=3.0, learn=True), knee, mish, stock]
+        expected = [thing(X).detach() for thing in things]
+        (tmp_path / "things.pickle").write_bytes(pickle.dumps((X, expected, things)))
+        again = pickle.loads((tmp_path / "things.pickle").read_bytes())[2]
+        same = [first is second for first, second in zip(things, again, strict=True)]
+        assert same == [
+            True,
+            True,
+            False,
+            True,
+            True,
+            False,
+        ]  # a module is another one, and the stock mish has no name now
+    finally:
+        registry.unregister("knee")
+        registry.unregister("mish")
+    processes.run(processes.execute, ELSEWHERE, str(tmp_path / "things.pickle"), count=1)
+
+
+def test_a_python_function_that_is_not_registered_says_so_when_it_is_unpickled():
+    rows = sk.register(sk.spec.Rowwise("passing_rows", lambda x: x - x.mean(-1, keepdim=True)))
+    data = pickle.dumps(rows)
+    assert pickle.loads(data) is rows
+    registry.unregister("passing_rows")
+    with pytest.raises(sk.UnknownActivationError, match=r"A pickle holds the activation 'passing_rows' .*register\(\)"):
+        pickle.loads(data)
 
 
 def test_unregister_takes_it_back():

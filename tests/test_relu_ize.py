@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -14,7 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import softknee as sk
+from softknee.errors import ParameterError
 from surgery_helpers import X, mlp, snapshot
+
+# Most models here are soft on purpose; what is said of that is tested at the end.
+pytestmark = pytest.mark.filterwarnings("ignore:relu_ize_:UserWarning")
 
 
 def smooth() -> nn.Sequential:
@@ -273,3 +278,52 @@ def test_a_failure_brings_back_modules_weights_and_modes(order: str, fails_at: i
     assert model[2].weight.requires_grad
     assert model[2].weight.grad is grad
     assert torch.equal(grad, torch.ones(6, 6))
+
+
+# -- what it costs, said before ---------------------------------------------------------------------------------
+
+
+def soft_net(delta: float = 1.0) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), sk.nn.SReLU(delta=delta), nn.Linear(8, 2))
+
+
+def test_a_dry_run_says_the_cost_and_changes_nothing():
+    model, data = soft_net(), torch.randn(16, 4)
+    outputs, before = model(data).detach(), model[1]
+    report = sk.relu_ize_(model, lambda m: m(data).square().mean().item(), data=data, dry_run=True)
+    assert model[1] is before
+    assert torch.equal(model(data), outputs)
+    assert report.bounds["1"] == pytest.approx(3 / 16)
+    done = sk.relu_ize_(model, lambda m: m(data).square().mean().item(), data=data, tolerance=1.0)
+    assert (report.output_change, report.before, report.after) == (done.output_change, done.before, done.after)
+    assert "1 activation would be replaced\n1  ReLU()  (moves by at most 0.188)" in str(report)
+    assert report.output_change > 0
+
+
+def test_what_is_not_hard_is_replaced_with_a_warning_that_says_the_cost():
+    model, data = soft_net(), torch.randn(16, 4)
+    with pytest.warns(UserWarning, match=r"1 of 1 activations are not hard yet: 1 moves by up to 0.188, an output by"):
+        sk.relu_ize_(model, data=data)
+    assert isinstance(model[1], nn.ReLU)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sk.relu_ize_(soft_net(delta=0.01))  # hard enough
+        sk.relu_ize_(soft_net(), finetune=lambda m: None)  # who recovers knows
+        sk.relu_ize_(soft_net(), tolerance=math.inf)
+
+
+def test_where_warnings_are_errors_nothing_is_replaced():
+    model = soft_net()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="Harden them first"):
+            sk.relu_ize_(model)
+    assert isinstance(model[1], sk.nn.SReLU)
+
+
+def test_arguments_that_contradict_each_other():
+    with pytest.raises(ParameterError, match="dry_run=True changes nothing"):
+        sk.relu_ize_(soft_net(), dry_run=True, finetune=lambda m: None)
+    with pytest.raises(ParameterError, match="tolerance must be a number, 0 or more"):
+        sk.relu_ize_(soft_net(), tolerance=-1.0)

@@ -70,7 +70,7 @@ def test_replacing(replacing: Any, wanted: list[int]) -> None:
 
 
 def test_own_definitions_are_replaced_by_name_or_as_they_are() -> None:
-    knee = sk.design.mollify("relu", "epanechnikov")
+    knee = sk.design.mollify("relu", "biweight")
     model = mlp(sk.nn.make(knee), sk.nn.SReLU(), sk.nn.Swish(beta=2.0), sk.nn.SiLU())
     for replacing, wanted in (
         (knee, ["1"]),

@@ -1,6 +1,10 @@
 """Activations as one text: the grammar, the way there and back, and the texts inside transformers' own configs."""
 
 import json
+import os
+import subprocess
+import sys
+import types
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from torch import nn
 
 import processes
 import softknee as sk
+from softknee import transformers_names
 from softknee.errors import ParameterError, SoftkneeError, UnknownActivationError
 from softknee.registry import resolve
 from softknee.spec import Activation, Rowwise
@@ -175,7 +180,6 @@ def test_a_trained_table_is_left_to_the_checkpoint():
 @pytest.fixture(scope="module")
 def table() -> object:
     pytest.importorskip("transformers", reason="transformers is not installed; the extra 'text' brings it")
-    sk.register_transformers()
     from transformers.activations import ACT2FN
 
     return ACT2FN
@@ -263,17 +267,13 @@ TEXTS = {
     "llama": "softknee:swish(beta=2)",
 }
 
-# Runs in a process of its own, which has seen none of this one: first without registering, then with.
+# Runs in a process of its own, which has seen none of this one and imports softknee first.
 FRESH = """
-import json, sys, torch, transformers, softknee as sk
-folder, report = sys.argv[1], {}
+import json, sys, torch, softknee as sk
+folder, report = sys.argv[1], {"imported": "transformers" in sys.modules}
+import transformers
 with open(folder + "/names.json") as file:
     classes, words = json.load(file)
-try:
-    transformers.GPT2LMHeadModel.from_pretrained(folder + "/gpt2")
-except KeyError as error:
-    report["unregistered"] = [type(error).__name__, error.args[0]]
-sk.register_transformers()
 for kind, name in classes.items():
     model = getattr(transformers, name).from_pretrained(f"{folder}/{kind}").eval()
     inputs = torch.load(f"{folder}/{kind}.in", weights_only=True)
@@ -333,8 +333,41 @@ def test_a_saved_model_comes_back_in_a_fresh_process(kind: str, saved):
     assert len(set(mine)) == len(mine) or kind == "llama"  # every layer had a value of its own
 
 
-def test_without_registering_transformers_stops_with_the_text(saved):
-    assert saved[2]["unregistered"] == ["KeyError", TEXTS["gpt2"]]
+def test_softknee_alone_does_not_import_transformers(saved):
+    assert saved[2]["imported"] is False
+
+
+# A new interpreter: that of a colleague who has transformers and a checkpoint, and later imports softknee.
+LATE = """
+import sys
+from transformers import GPT2LMHeadModel
+try:
+    GPT2LMHeadModel.from_pretrained(sys.argv[1])
+except KeyError as error:
+    print("KeyError:", error.args[0], "softknee" in sys.modules)
+import softknee
+print(GPT2LMHeadModel.from_pretrained(sys.argv[1]).transformer.h[0].mlp.act)
+"""
+
+
+def test_transformers_first_stops_with_a_text_that_names_softknee_until_it_is_imported(saved):
+    folder, models, _ = saved
+    result = subprocess.run(
+        [sys.executable, "-c", LATE, str(folder / "gpt2")],
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    module = models["gpt2"][0].transformer.h[0].mlp.act
+    assert result.stdout.splitlines() == [f"KeyError: {TEXTS['gpt2']} False", str(module)]
+
+
+def test_tables_of_another_version_do_not_stop_its_import(monkeypatch):
+    monkeypatch.setitem(sys.modules, transformers_names.TABLES, types.ModuleType("activations"))
+    transformers_names.watch()
+    with pytest.raises(AttributeError, match="ACT2FN"):
+        sk.register_transformers()
 
 
 @pytest.mark.parametrize("text", WITHOUT_VALUES)

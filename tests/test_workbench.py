@@ -131,7 +131,7 @@ def test_a_new_name_with_a_value_is_a_parameter() -> None:
     assert result.act(at, **result.given).item() == pytest.approx(0.5 / (1 + math.exp(-1)) - 1, rel=1e-14)
     with pytest.raises(SoftkneeError, match="above 0"):
         read({"text": "x * sigmoid(beta * x)", "values": {"beta": -2.0}})
-    assert read({"text": "srelu", "values": {"beta": 3.0}}).values == {"delta": 0.01}  # what it does not have is let go
+    assert read({"text": "srelu", "values": {"beta": 3.0}}).values == {"delta": 1.0}  # what it does not have is let go
 
 
 def test_the_width_of_a_mollifier_can_become_a_slider() -> None:

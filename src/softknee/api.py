@@ -21,22 +21,26 @@ if TYPE_CHECKING:
 @overload
 def get(name: Literal["squaf"]) -> SoftTable: ...  # pyright: ignore[reportOverlappingOverload] - the one name apart
 @overload
-def get(name: str) -> Activation: ...
-def get(name: str) -> Any:
+def get(name: str, *, preset: str | None = None) -> Activation: ...
+def get(name: str, *, preset: str | None = None) -> Any:
     """The definition that a text stands for.
 
     Args:
         name: a name of `names()`, also with values that become its defaults ("srelu(delta=0.05)"), a file (.json) that
             holds a definition, a formula ("x * sigmoid(2 * x)") or an engine's call ("mollify(relu, box, width=0.5)").
+        preset: the name of other values than the usual defaults: "paper" has those of the function's paper, where it
+            had others. "srelu(preset=paper)" is the same as a text.
 
     >>> import softknee as sk, torch
     >>> act = sk.get("srelu")
     >>> act.derivative(1)(torch.tensor([0.0]), delta=0.1)
     tensor([0.5000])
+    >>> sk.get("srelu", preset="paper")
+    <activation srelu(delta=0.01)>
     """
     from .kernels import find
 
-    return find(name)
+    return find(name) if preset is None else registry.get(name, preset=preset)
 
 
 def names() -> tuple[str, ...]:

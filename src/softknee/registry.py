@@ -5,12 +5,14 @@ transformers, the workbench and the command.
 
     srelu                                    a name
     srelu(delta=0.05, learn=delta)           a name with values, and what a module of it learns
+    srelu(preset=paper)                      a name with values that have a name
     knee.json                                a file that `sk.save` wrote
     x * sigmoid(2 * x)                       a formula
     mollify(relu, box, width=0.5)            an engine of `sk.design`
 
     text     = ["softknee:"] (name ["(" [argument {"," argument}] ")"] | file | formula)
-    argument = parameter "=" number  |  choice "=" word  |  "learn" "=" word {"+" word}  |  "per" "=" "layer"
+    argument = parameter "=" number  |  choice "=" word  |  "preset" "=" word
+             | "learn" "=" word {"+" word}  |  "per" "=" "layer"
 
 Quotes may stand around words; `learn=all` means every parameter, `learn=none` nothing. Nothing in a text is ever run.
 Formulas and engines are read by `softknee.design`. A definition is built when it is first needed, because building
@@ -154,7 +156,9 @@ def resolve(function: Any, *, params: Sequence[Any] = ()) -> Resolved:
 
     >>> from softknee.registry import resolve
     >>> resolve("softknee:srelu(delta=0.05, learn=delta)")
-    Resolved(definition=<activation srelu(delta=0.01)>, values={'delta': 0.05}, learn=('delta',))
+    Resolved(definition=<activation srelu(delta=1)>, values={'delta': 0.05}, learn=('delta',))
+    >>> resolve("srelu(preset=paper)").values
+    {'delta': 0.01}
     """
     if isinstance(function, int | float) or hasattr(function, "free_symbols"):
         return Resolved(function if isinstance(function, bool) else service("read_expression")(function))
@@ -187,16 +191,34 @@ def resolve_call(text: str) -> Resolved | None:
         if key in values:
             raise ParameterError(f"{text!r} gives {key} twice; leave one of the two out.")
         values[key] = _read_value(text, key, word)
-        _check_key(text, definition, key, values[key])
+        if key != "preset":
+            _check_key(text, definition, key, values[key])
     values.pop("per", None)
     learn = values.pop("learn", None)
+    values = with_preset(definition, values)
     if learn in (("all",), ("none",)):
         learn = learn == ("all",)
     return Resolved(definition, values, learn)
 
 
-def get(name: str | os.PathLike[str]) -> Any:
+def with_preset(definition: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with those of a preset in the place of its name; what stands beside it wins."""
+    others = dict(values)
+    preset = others.pop("preset", None)
+    if preset is None:
+        return others
+    known = getattr(definition, "presets", {})  # a baseline and a function of rows have none
+    if not isinstance(preset, str) or preset not in known:
+        has = f"it has {' and '.join(map(repr, known))}" if known else "it has its defaults alone; leave preset out"
+        raise ParameterError(f"{definition.name} has no preset {preset!r}; {has}.{did_you_mean(str(preset), known)}")
+    return {**known[preset], **others}
+
+
+def get(name: str | os.PathLike[str], *, preset: str | None = None) -> Any:
     """The definition that a text stands for, see `resolve`; values in it become the parameters' defaults."""
+    if preset is not None:
+        definition, values, learn = resolve(name)
+        return Resolved(definition, with_preset(definition, {"preset": preset, **values}), learn).as_definition()
     if type(name) is str and name in _built and name not in _CONSTANTS and callable(_built[name]):
         return _built[name]
     if not isinstance(name, str | os.PathLike):
@@ -260,8 +282,7 @@ def _check_key(text: str, definition: Any, key: str, value: Any) -> None:
 
 def holds(definition: Any) -> bool:
     """Whether asking for a definition's name gives that very definition."""
-    name: str = definition.name
-    return _built.get(_aliases.get(name, name)) is definition
+    return built(definition.name) is definition
 
 
 def ships(definition: Any) -> bool:
@@ -270,9 +291,20 @@ def ships(definition: Any) -> bool:
     return loader is not None and holds(definition) and loader() is definition
 
 
+def built(name: str) -> Any:
+    """The definition that has that name here, if it was needed before; None otherwise."""
+    return _built.get(_aliases.get(name, name))
+
+
 def restore(name: str, index: tuple[str, ...]) -> Any:
     """The (derivative of the) definition of that name; how a definition is unpickled."""
-    activation = get(name)
+    try:
+        activation = get(name)
+    except UnknownActivationError as error:
+        raise UnknownActivationError(
+            f"A pickle holds the activation {name!r} by its name, and nothing has that name here; softknee.register() "
+            f"it as where the pickle was written, or use the version of softknee that wrote it."
+        ) from error
     return activation.partial(*index) if index else activation
 
 

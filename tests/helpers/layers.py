@@ -15,6 +15,7 @@ ROOMS = (
     "devices",
     "torch_compat",
     "registry",
+    "transformers_names",
     "spec",
     "zoo",
     "design",

@@ -26,7 +26,7 @@ WITH_TORCH = {"torch", "sympy", "mpmath"}
 # The rooms that `pip install softknee` promises to run with torch alone.
 LIBRARY = {
     *("api", "design", "devices", "errors", "files", "kernels", "measure", "nn", "registry", "spec", "surgery"),
-    *("torch_compat", "train", "version", "wire", "zoo"),
+    *("torch_compat", "train", "transformers_names", "version", "wire", "zoo"),
 }
 CHECKOUT = ("__file__).parent.parent", "__file__).parents[", "__file__).resolve().parent.parent")
 

@@ -8,7 +8,9 @@ import typer
 from ..measure.record import Record
 from .screen import RecordFile, command_line, print_table, progress_line, several, several_numbers
 
-bench = typer.Typer(help="Measure speed and memory.", no_args_is_help=True)
+bench = typer.Typer(
+    help="Measure speed and memory: kernels, calls, model, gated, memory, replicas, epoch, wire.", no_args_is_help=True
+)
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads; default as torch has it")]

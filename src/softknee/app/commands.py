@@ -11,8 +11,13 @@ from .data import compare, data
 from .screen import RecordFile, command_line, print_table, progress_line, several
 from .study import fits, report, study, surface
 
+_IN_PYTHON = (
+    "`softknee COMMAND --help` shows the options of a command. In Python, `import softknee as sk; help(sk)` lists what "
+    "there is: sk.swap_ puts an activation into a model."
+)
 app = typer.Typer(
     help="Activation functions as data: measure them and study them.",
+    epilog=_IN_PYTHON,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -87,7 +92,7 @@ def gallery(
 
 @app.command("design")
 def design(
-    text: Annotated[str, typer.Argument(help="a formula, a call such as 'mollify(relu, box, width=0.1)', or a file")],
+    text: Annotated[str, typer.Argument(help="a name, a formula, a call such as 'mollify(relu, box)', or a file")],
     param: Annotated[
         list[str] | None, typer.Option(help="a parameter: beta=1.0, or g=0.1:real; may be given again")
     ] = None,
@@ -96,7 +101,7 @@ def design(
     no_plot: Annotated[bool, typer.Option("--no-plot", help="draw nothing")] = False,
     save: Annotated[Path | None, typer.Option(help="write the definition to this .json file")] = None,
 ) -> None:
-    """Make an activation from a text; print its closed form and its proven constants, draw it, save it."""
+    """Show or make an activation: closed form, defaults, presets and proven constants; draw it, save it."""
     from .design import run
 
     run(text, param=param or [], name=name, plot=None if no_plot else (plot or Path()), save=save)

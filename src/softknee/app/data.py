@@ -9,12 +9,14 @@ import typer
 from ..errors import ParameterError
 from .screen import command_line, print_table, progress_line
 
-data = typer.Typer(help="Prepare data sets that are too large to be read as they are.", no_args_is_help=True)
+data = typer.Typer(
+    help="Prepare data sets that are too large to be read as they are: criteo, imagenet.", no_args_is_help=True
+)
 
 
 @data.callback()
 def _group() -> None:
-    """Prepare data sets that are too large to be read as they are."""
+    """Prepare data sets that are too large to be read as they are: criteo, imagenet."""
 
 
 @data.command("criteo")

@@ -92,6 +92,9 @@ def _parameters(console: Console, act: Activation) -> None:
     head = ("parameter", "default", "allowed", "what it is")
     rows = [(p.name, f"{p.default:g}", p.constraint.words, p.about) for p in act.params]
     console.print(Table(head=head, rows=rows, align="llll").terminal())
+    for name, preset in act.presets.items():
+        values = ", ".join(f"{key}={value:g}" for key, value in preset.items())
+        console.print(f'preset="{name}" has {values}', markup=False)
 
 
 def _certificate(act: Activation) -> str:

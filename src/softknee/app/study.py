@@ -51,7 +51,7 @@ class StudyGroup(TyperGroup):
 
 study = typer.Typer(
     cls=StudyGroup,
-    help="Train and compare activations as a recipe says: softknee study NAME_OR_FILE [OPTIONS].\n\n"
+    help="Train and compare activations as a recipe says: softknee study NAME_OR_FILE [OPTIONS]; list, show, merge.\n\n"
     "NAME_OR_FILE is a recipe of `softknee study list`, or a .yaml file of your own; its options are shown by "
     "`softknee study run --help`.",
     no_args_is_help=True,

@@ -181,14 +181,14 @@ EXHIBITS: Mapping[str, Exhibit] = {
     ),
     "smooth_relu": Exhibit(_along("beta", 0.5, 1.0, 2.0, 5.0), span=(-2, 6), figures=_paper("figure 12", _SMOOTH)),
     "crrelu": Exhibit(
-        _along("eps", -0.5, 0.01, 0.25, 0.5, 1.0),
+        _along("eps", -0.5, 0.01, 0.3, 0.6, 1.0),
         span=(-5, 5),
         figures=_paper("figure 3", _EAFO, "ε"),
         distance=lambda eps: Abs(eps) * exp(-Integer(1) / 2),
         place=lambda eps: Integer(1),
     ),
     "crrelu_exact": Exhibit(
-        _along("eps", -0.5, 0.01, 0.25, 0.5),
+        _along("eps", -0.5, 0.01, 0.3, 0.6),
         span=(-5, 5),
         distance=lambda eps: Abs(eps) * exp(-Integer(1) / 2),
     ),
@@ -493,9 +493,17 @@ def _parameters(act: Definition) -> str:
     table = _table(["name", "sign", "must be", "default", "meaning"], rows)
     options = ""
     if isinstance(act, SoftTable):
-        defaults = ", ".join(f"`{name}={value!r}`" for name, value in act.options.items())
-        options = f"\nA call may also choose, with these defaults: {defaults}."
+        options = f"\nA call may also choose, with these defaults: {_values(act.options)}."
+    elif act.presets:
+        options = "\n" + "\n".join(
+            f"`sk.nn.make({act.name!r}, preset={name!r})` has {_values(preset)}.".replace("'", '"')
+            for name, preset in act.presets.items()
+        )
     return f"## Parameters\n\n{table}{options}"
+
+
+def _values(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"`{name}={value!r}`" for name, value in values.items())
 
 
 def _limit(act: Definition, shown: Exhibit) -> str:
@@ -557,7 +565,9 @@ def _use(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
         numbers = {p: values[p.name] for p in act.params if isinstance(values.get(p.name), float)}
         return all(p.constraint.allows_learned(value) for p, value in numbers.items())
 
-    values = next((setting for setting in settings if setting and can_start(setting)), {})
+    usual = {p.name: p.default for p in act.params}
+    starts = [setting for setting in settings if setting and can_start(setting)]
+    values = next((setting for setting in starts if setting.items() <= usual.items()), next(iter(starts), {}))
     given = ", ".join(f"{name}={code(value)}" for name, value in values.items())
     comma = ", " if given else ""
     knob = act.knobs[0] if act.knobs else (act.params[0].name if act.params else "")

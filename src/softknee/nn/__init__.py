@@ -25,6 +25,10 @@ def __getattr__(name: str) -> Any:
     return EntropicSpline
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 __all__ = [
     "KAF",
     "SQUAF",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..errors import InputError, ParameterError
 from ..kernels import Choice, choose, find
 from ..kernels.squaf import choose_path
-from ..registry import resolve
+from ..registry import resolve, with_preset
 from ..spec import Activation, Rowwise, SoftTable
 from . import zoo
 from .baselines import Baseline
@@ -73,6 +73,7 @@ def make(
             definition.
         arguments: what the class of the module takes, above all
             its parameters by name: beta=0.5;
+            preset: the name of values that the definition has beside its defaults: "paper" for those of its paper;
             learn: the parameters to train: a name, several names, or True for all (False where nothing is given);
             per: "layer" for one value of each parameter, "channel" for one per channel, "neuron" for one per element of
                 the input without the batch;
@@ -88,9 +89,11 @@ def make(
     SmeLU(beta=0.5 (learned), per='channel', size=64, dim=1)
     >>> sk.nn.make("mollify(relu, box, width=0.5)")
     Pointwise('relu_box')
+    >>> sk.nn.make("srelu"), sk.nn.make("srelu", preset="paper")
+    (SReLU(delta=1), SReLU(delta=0.01))
     """
     definition, values, learn = resolve(activation)
-    arguments = {**values, **({} if learn is None else {"learn": learn}), **arguments}
+    arguments = with_preset(definition, {**values, **({} if learn is None else {"learn": learn}), **arguments})
     if not isinstance(definition, Activation) and arguments.pop("save", "input") != "input":
         name = getattr(definition, "name", type(definition).__name__)
         raise ParameterError(

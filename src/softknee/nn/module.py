@@ -17,6 +17,7 @@ from ..kernels.inverse import Inverse, inverse_of
 from ..kernels.layout import like
 from ..kernels.pointwise import check_input
 from ..kernels.saving import call_saving_output, eager_function
+from ..registry import with_preset
 from ..spec import Activation, Rowwise, by_key
 from ..spec.param import read_number
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph
@@ -208,7 +209,8 @@ class Pointwise(Parameterised):
                 rises again: such a one keeps one bit per element more. Their error is stated in `docs/speed.md`.
             device, dtype: of the parameters, as in torch.nn. A value that the type cannot hold (1e6 in float16) is
                 refused, here, by .half(), by set_ and by load_state_dict.
-            values: the parameters by name, numbers or tensors; a missing one has its default.
+            values: the parameters by name, numbers or tensors; a missing one has its default. preset="paper" stands for
+                the values of the paper, where its definition has such.
         """
         super().__init__()
         options = {"per": per, "size": size, "dim": dim, "inplace": inplace, "device": device, "dtype": dtype}
@@ -219,7 +221,7 @@ class Pointwise(Parameterised):
         if self.general and any(p.name in values for p in find(self.general).params):
             named = find(self.general)
         definition, values = named.choose_variant(values, find)
-        values = definition.spread(values)
+        values = definition.spread(with_preset(definition, values))
         self.definition = definition
         self.inplace, self.save = options.pop("inplace"), self._read_save(options.pop("save"))
         device, dtype = options.pop("device"), options.pop("dtype")

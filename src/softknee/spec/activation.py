@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import DefinitionError, ParameterError
-from ..registry import get, holds, remake, restore, service
+from ..registry import built, get, remake, restore, service, ships
 from . import calculus
 from .algebra import Expr, sympy
 from .constraints import AtLeastOne
@@ -159,6 +159,7 @@ class Activation:
               name of the function reached there, `limit_params` that function's parameters in ours.
     variants: a named choice between definitions, such as gelu's `approximate`.
     groups:   one name for several parameters that are given and learned together, as a vector.
+    presets:  named sets of values beside the defaults: "paper" has those that a paper's experiments used.
     recipe:   the text that makes it again, where an engine of `design` made it.
     about:    one sentence with the reference.
 
@@ -179,6 +180,7 @@ class Activation:
     limit_params: Mapping[str, str] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    presets: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     recipe: str = ""
     about: str = ""
     bound_formula: Expr = field(init=False, repr=False)
@@ -216,6 +218,13 @@ class Activation:
                 raise DefinitionError(
                     f"{p.name} of {self.name!r} must be {p.constraint.words}, and its default is {p.default!r}."
                 )
+        for preset in self.presets.values():
+            for name, value in preset.items():
+                if not self.param(name).constraint.allows(value):
+                    raise DefinitionError(
+                        f"{name} of {self.name!r} must be {self.param(name).constraint.words}, and a preset gives "
+                        f"{value!r}."
+                    )
         if len({p.name for p in self.params}) != len(self.params):
             raise DefinitionError(f"Two parameters of {self.name!r} have the same name; rename one of them.")
         if strange := bound.free_symbols - known:
@@ -393,9 +402,9 @@ class Activation:
 
     def __reduce__(self) -> tuple[Any, ...]:
         root = self.root
-        if holds(root):
+        if ships(root):
             return restore, (root.name, self._index)
-        # Nobody else can look it up by its name: it travels as its recipe, or whole.
+        # Others need not have it under its name, registered here or not: it travels as its recipe, or whole.
         if root.recipe:
             key = (root.recipe, root.name, root.params)
             _remembered.setdefault(key, root)
@@ -411,11 +420,18 @@ def remembered(key: tuple[Any, ...], make: Callable[[], Activation]) -> Activati
     """The definition that these words stand for, made if nobody has it."""
     activation = _remembered.get(key)
     if activation is None:
-        _remembered[key] = activation = make()
+        here = built(key[1])
+        same = isinstance(here, Activation) and (here.recipe, here.name, here.params) == key
+        _remembered[key] = activation = here if same else make()
     return activation
 
 
 def rebuild(arguments: Mapping[str, Any], index: tuple[str, ...]) -> Activation:
-    """The (derivative of the) definition with these fields; how one without a name or a recipe is unpickled."""
-    activation = Activation(**arguments)
+    """The (derivative of the) definition with these fields; how one without a recipe is unpickled.
+
+    Where the same definition is registered it is that one.
+    """
+    here = built(arguments["name"])
+    same = isinstance(here, Activation) and here._fields() == arguments
+    activation = here if same else Activation(**arguments)
     return activation.partial(*index) if index else activation

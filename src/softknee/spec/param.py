@@ -1,4 +1,18 @@
-"""One parameter of a definition, and the checks that every kind of definition makes of its parameters."""
+"""One parameter of a definition, and the checks that every kind of definition makes of its parameters.
+
+A default shows what the function is, on inputs that are about standard normal:
+
+- Where the field has a usual value it is that one: what torch, Keras or timm compute under the name (GELU, SiLU, ELU at
+  1, LeakyReLU at 0.01, Squareplus at b = 4), or what defines the function (SELU, StarReLU).
+- A width is 1: the knee reaches one standard deviation of the input to either side, so that two of three inputs fall in
+  it.
+- A size that is no width (the eps of CRReLU) has the value, to one digit, at which the function is as far from its hard
+  limit as an S-ReLU of width 1 is: 3/16.
+- A parameter that generalises another function starts where it is that function: a shift at 0, a second slope at 1.
+
+What a paper used instead is a preset of the definition (`presets={"paper": {"delta": 0.01}}`). `calibrate_` scales the
+default by the spread of a layer's own inputs.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +39,7 @@ RESERVED = {
     "save",
     "device",
     "dtype",
+    "preset",
     "temperature",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from ..nn.parameters import Parameterised, require_model
 from ..spec import Activation
 from ..spec.constraints import AtLeastOne
 from .activation_text import sampled_name
-from .modules import activation_modules, quietly, read_where, refuse_one_batch, run_all, table_lines
+from .modules import activation_modules, hook_input, quietly, read_where, refuse_one_batch, run_all, table_lines
 
 # -- how far numbers spread from 0, counted as they stream by ---------------------------------------------
 #
@@ -158,8 +159,8 @@ class CalibratedSite:
 class Rule:
     """What was asked of `calibrate_`."""
 
-    fraction: float
-    cover: float
+    fraction: float | None = None
+    cover: float = 0.999
     stands_for: Any = None
 
 
@@ -200,7 +201,11 @@ def _knobs(
     spread = seen if grouped else seen.pooled
     scale = spread.scale.reshape(module.granularity.shape if grouped else (1,))
     mean = sum(old.values()) / len(old)
-    wanted = rule.fraction * scale if kind == WIDTH else 1 / (rule.fraction * scale)
+    usual = sum(module.definition.param(name).default for name in old) / len(old)
+    if kind == WIDTH:
+        wanted = (usual if rule.fraction is None else rule.fraction) * scale
+    else:
+        wanted = (usual if rule.fraction is None else 1 / rule.fraction) / scale
     factor = torch.where(scale == 0, 1.0, wanted / mean)
     _note_dead(scale, note)
     new = {name: value * (factor if value.numel() > 1 else factor.mean()) for name, value in old.items()}
@@ -278,7 +283,7 @@ class Calibration:
 
     sites: tuple[CalibratedSite, ...]
     skipped: Mapping[str, str]
-    fraction: float
+    fraction: float | None
     cover: float
     batches: int
 
@@ -304,7 +309,7 @@ def calibrate_(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    fraction: float = 0.5,
+    fraction: float | None = None,
     cover: float = 0.999,
     where: str | Sequence[str] | Callable[[str], bool] | None = None,
     stands_for: str | Activation | Callable[[Tensor], Tensor] | None = None,
@@ -315,7 +320,8 @@ def calibrate_(
         model: with modules of softknee in it (`sk.swap_` puts them there).
         batches: inputs of the model: tensors, tuples whose first entry is the input, or dicts of keyword arguments.
             They are moved to the model's device.
-        fraction: of the spread, the width that every knee gets.
+        fraction: of the spread, the width that every knee gets; a hardness is the inverse of it. Left out, the default
+            of each function, which is made for a spread of 1: a knee of S-ReLU then reaches one standard deviation.
         cover: the share of the pre-activations that a SQUAF grid reaches.
         where: which sites, by a pattern of their paths ("*.mlp.act"), several, or a function of the path.
         stands_for: the function that SQUAF tables are fitted to on their new grids. Left out, it is the function that a
@@ -330,12 +336,13 @@ def calibrate_(
     >>> net = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False), sk.nn.SReLU(), torch.nn.Flatten())
     >>> _ = net[0].weight.data.fill_(3.0)
     >>> report = sk.calibrate_(net, [torch.linspace(-1, 1, 10001)[:, None]])
-    >>> f"{net[1].delta.item():.2f}"  # half of the median 1.5 of |x| over 0.6745
-    '1.11'
+    >>> f"{net[1].delta.item():.2f}"  # the median 1.5 of |x| over 0.6745, that of a normal x
+    '2.22'
     """
     require_model(model, "calibrate_")
-    _check_number("fraction", fraction, 0, math.inf)
-    _check_number("cover", cover, 0, 1)
+    if fraction is not None:
+        check_fraction(fraction, "calibrate_: fraction")
+    _check_number("calibrate_: cover", cover, 0, 1)
     chosen = _chosen(model, where)
     kinds = {path: _kind(module) for path, module in chosen.items()}
     skipped = {path: kind for path, kind in kinds.items() if kind not in (WIDTH, HARDNESS, GRID)}
@@ -353,11 +360,16 @@ def calibrate_(
 # -- which sites, and what their knobs are ------------------------------------------------------------------------
 
 
-def _check_number(name: str, value: Any, low: float, high: float) -> None:
+def check_fraction(value: Any, title: str) -> None:
+    """Refuse what is no share of a spread."""
+    _check_number(title, value, 0, math.inf)
+
+
+def _check_number(title: str, value: Any, low: float, high: float) -> None:
     fits = isinstance(value, int | float) and not isinstance(value, bool) and low < value <= high
     if not fits or value == math.inf:
         limit = f" and at most {high:g}" if high < math.inf else ""
-        raise ParameterError(f"calibrate_: {name} must be a number above {low:g}{limit}, and {value!r} was given.")
+        raise ParameterError(f"{title} must be a number above {low:g}{limit}, and {value!r} was given.")
 
 
 def _chosen(model: nn.Module, where: Any) -> dict[str, Parameterised]:
@@ -399,6 +411,30 @@ def _kind(module: Parameterised) -> str:
     if size > 0 and torch.allclose(before, after, rtol=0.0, atol=1e-9):
         return kind
     return f"{' and '.join(definition.knobs)} of {module.title} is neither a width nor a hardness in units of x."
+
+
+def calibrate_new_(
+    run: Callable[[contextlib.AbstractContextManager[Any]], Any], modules: Mapping[str, Parameterised], rule: Rule
+) -> tuple[CalibratedSite, ...]:
+    """Set the modules that a swap puts in, by path, from one run with them in place; those it misses stay.
+
+    `run` calls the model inside of the context that it is given.
+    """
+    kinds = {path: _kind(module) for path, module in modules.items()}
+    for path, kind in kinds.items():
+        if kind not in (WIDTH, HARDNESS, GRID):
+            raise InputError(
+                f"swap_: calibrate=True has nothing to set at {path!r}: {kind} Leave it out. Nothing was changed."
+            )
+    seen = {path: Spread(module.granularity.count) for path, module in modules.items()}
+    with contextlib.ExitStack() as hooks:
+        for path, module in modules.items():
+            hooks.callback(hook_input(module, _counter(path, module, seen[path])))
+        run(hooks)
+    reached = {path: module for path, module in modules.items() if seen[path].count}
+    sites = tuple(planned(path, module, kinds[path], seen[path], rule) for path, module in reached.items())
+    _apply(reached, sites)
+    return sites
 
 
 def _apply(modules: Mapping[str, Parameterised], sites: Sequence[CalibratedSite]) -> None:

@@ -29,7 +29,7 @@ def activation_modules(model: nn.Module) -> dict[str, Parameterised]:
     >>> from softknee.surgery.modules import activation_modules
     >>> net = torch.nn.Sequential(torch.nn.Linear(2, 8), sk.nn.SReLU(), torch.nn.Linear(8, 1))
     >>> activation_modules(net)
-    {'1': SReLU(delta=0.01)}
+    {'1': SReLU(delta=1)}
     """
     require_model(model)
     modules = {path: module for path, module in model.named_modules() if isinstance(module, Parameterised)}
@@ -113,16 +113,18 @@ def quietly(model: nn.Module, hooks: Mapping[nn.Module, Callable[[Tensor], None]
     """`evaluating`, with a hook on the input of each of these modules."""
     with contextlib.ExitStack() as stack:
         for module, hook in hooks.items():
-            stack.callback(module.register_forward_pre_hook(_on_input(hook), with_kwargs=True).remove)
+            stack.callback(hook_input(module, hook))
         stack.enter_context(evaluating(model))
         yield
 
 
-def _on_input(hook: Callable[[Tensor], None]) -> Callable[..., None]:
+def hook_input(module: nn.Module, hook: Callable[[Tensor], None]) -> Callable[[], None]:
+    """Call the hook with every input of the module, until what this returns is called."""
+
     def pre(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         hook(args[0] if args else kwargs["input"])
 
-    return pre
+    return module.register_forward_pre_hook(pre, with_kwargs=True).remove
 
 
 def refuse_one_batch(batches: Any) -> None:

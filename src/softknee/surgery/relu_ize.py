@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,7 @@ class ReluIzed:
     bounds:        for each site, the proved bound on |smooth - hard| at its values then.
     replaced:      for each site, the plain module that is there now.
     trace:         layer by layer, the metric right after the replacement and after recovering.
+    dry_run:       whether the model is as it was, and all this is what the replacement would cost.
     """
 
     before: float | None = None
@@ -46,12 +48,14 @@ class ReluIzed:
     replaced: dict[str, str] = field(default_factory=dict)
     trace: list[tuple[str, float | None, float | None]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    dry_run: bool = False
 
     def __str__(self) -> str:
         wide = max(len(path) for path in self.replaced)
-        lines = [f"{len(self.replaced)} activation{'s' * (len(self.replaced) != 1)} replaced"]
+        done, moved = ("would be replaced", "moves") if self.dry_run else ("replaced", "moved")
+        lines = [f"{len(self.replaced)} activation{'s' * (len(self.replaced) != 1)} {done}"]
         lines += [
-            f"{path.ljust(wide)}  {now}  (moved by at most {self.bounds[path]:.3g})"
+            f"{path.ljust(wide)}  {now}  ({moved} by at most {self.bounds[path]:.3g})"
             for path, now in self.replaced.items()
         ]
         for name in ("before", "after", "recovered"):
@@ -69,6 +73,8 @@ def relu_ize_(
     data: Any = None,
     finetune: Callable[[nn.Module], Any] | None = None,
     order: str = "together",
+    tolerance: float = 0.01,
+    dry_run: bool = False,
 ) -> ReluIzed:
     """Replace every softknee activation by its hard limit, a plain torch module, in place.
 
@@ -77,6 +83,9 @@ def relu_ize_(
         data: what the model is called with (a tensor, a tuple, a dict), to measure the change of its outputs.
         finetune: a function that trains the model for a few steps after the replacement.
         order: "together", or "layerwise": replace the first in depth, finetune, replace the next, and so on.
+        tolerance: how far an activation may be from its hard limit before a warning says what replacing it costs; with
+            `finetune` the cost is expected, and nothing is said.
+        dry_run: only report what it would cost; the model stays as it is.
 
     The result has plain torch modules only: it loads into the stock model with ReLU and exports to standard operators.
     If anything fails the model is as it was, with its weights. Parameters of the activations are gone afterwards, so an
@@ -88,6 +97,9 @@ def relu_ize_(
     1 activation replaced
     1  ReLU()  (moved by at most 0.003)
     largest change of an output: ...
+    >>> print(sk.relu_ize_(torch.nn.Sequential(sk.nn.SReLU()), dry_run=True))
+    1 activation would be replaced
+    0  ReLU()  (moves by at most 0.188)
     """
     if order not in ORDERS:
         raise ParameterError(
@@ -95,6 +107,10 @@ def relu_ize_(
         )
     if order == "layerwise" and finetune is None:
         raise ParameterError("order='layerwise' recovers after each layer, which needs finetune=.")
+    if dry_run and finetune is not None:
+        raise ParameterError("dry_run=True changes nothing, and finetune= would train the model; leave one out.")
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not tolerance >= 0:
+        raise ParameterError(f"relu_ize_: tolerance must be a number, 0 or more, and {tolerance!r} was given.")
     for name, function in (("evaluate", evaluate), ("finetune", finetune)):
         if function is not None and not callable(function):
             raise InputError(f"{name} must be a function of the model, and {type(function).__name__} was given.")
@@ -108,7 +124,8 @@ def relu_ize_(
             f"{type(model).__name__} has no activation of softknee to replace; put them in with sk.swap_ first."
         )
     hard = _hard_modules(sites)
-    result = ReluIzed(replaced={site.path: repr(new) for site, new in zip(sites, hard, strict=True)})
+    result = ReluIzed(dry_run=dry_run)
+    result.replaced = {site.path: repr(new) for site, new in zip(sites, hard, strict=True)}
     result.bounds, unbounded = _bounds(sites)
     steps = [Step(site.place, new, plain=True) for site, new in zip(sites, hard, strict=True)]
     as_it_was = _remember(model, weights=finetune is not None)
@@ -124,6 +141,11 @@ def relu_ize_(
             if data is not None:
                 after = run_example(model, data, after="With the hard limits in place")
                 result.output_change = compare(outputs, after)[0]
+            if dry_run:
+                take_back(done)
+                done.clear()
+            elif finetune is None:
+                _warn_of_cost(result, tolerance)
             result.recovered = _recovered(finetune, evaluate, model)
         else:
             for site, step in zip(sites, steps, strict=True):
@@ -136,6 +158,23 @@ def relu_ize_(
         as_it_was()
         raise
     return result
+
+
+def _warn_of_cost(result: ReluIzed, tolerance: float) -> None:
+    """Say what replacing functions that are not hard does; where warnings are errors, nothing is replaced."""
+    soft = {path: bound for path, bound in result.bounds.items() if bound > tolerance}
+    if not soft:
+        return
+    worst = max(soft, key=soft.__getitem__)
+    costs = [f"{worst} moves by up to {soft[worst]:.3g}"]
+    costs += [f"an output by {result.output_change:.3g}"] if result.output_change is not None else []
+    if result.before is not None and result.after is not None:
+        costs.append(f"the metric from {result.before:.6g} to {result.after:.6g}")
+    warnings.warn(
+        f"relu_ize_: {len(soft)} of {len(result.bounds)} activations are not hard yet: {', '.join(costs)}. Harden them "
+        f"first (sk.Hardener), recover with finetune=, look before with dry_run=True, or allow it with tolerance=.",
+        stacklevel=3,
+    )
 
 
 def _old(site: Site) -> Any:

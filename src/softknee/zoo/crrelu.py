@@ -16,9 +16,11 @@ tensor([-0.0061,  1.0061])
 from ..spec import Activation, Between, Claims, Implicit, Inner, Param, Ramp, real, u, v, x
 from ..spec.algebra import Abs, Eq, FiniteSet, Max, Piecewise, Rational, exp
 
-_eps = real("eps", 0.01, "size of the correction")
+# At eps = 0.3 it is 0.182 from ReLU at most, and S-ReLU of width 1 is 0.1875.
+_eps = real("eps", 0.3, "size of the correction")
 _LOWEST = -2.2408445351690324  # -e^{3/2}/2: below it the inverse folds at y = sqrt 3
-_exact_eps = Param("eps", 0.01, Between(low=_LOWEST, high=1.0), about="size of the correction")
+_exact_eps = Param("eps", 0.3, Between(low=_LOWEST, high=1.0), about="size of the correction")
+_PRESETS = {"paper": {"eps": 0.01}}
 eps = _eps.symbol
 _bump = u * exp(-(u**2) / 2)
 _dip = 2 * exp(-Rational(3, 2))
@@ -32,6 +34,7 @@ crrelu = Activation(
     claims=Claims(0, Eq(eps, 0), Max(1 + eps, 1 - _dip * eps, Abs(eps)), FiniteSet(0), distance=_reach),
     knob="eps",
     limit="relu",
+    presets=_PRESETS,
     about="Correction-regularised ReLU, from entropy-based activation optimisation.",
 )
 crrelu_exact = Activation(
@@ -45,5 +48,6 @@ crrelu_exact = Activation(
     claims=Claims(0, Eq(eps, 0), Max(1 / (1 - eps), 1 / (1 + _dip * eps), Abs(eps)), FiniteSet(0), distance=_reach),
     knob="eps",
     limit="relu",
+    presets=_PRESETS,
     about="The exact inverse of equation 6 of the EAFO paper, which CRReLU approximates.",
 )

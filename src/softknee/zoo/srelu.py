@@ -13,7 +13,7 @@ tensor([0.0000, 0.0188, 1.0000])
 from ..spec import Activation, Claims, Inner, positive, u, x
 from ..spec.algebra import Interval, Piecewise, oo
 
-_delta = positive("delta", 0.01, "half-width of the smooth knee")
+_delta = positive("delta", 1.0, "half-width of the smooth knee")
 delta = _delta.symbol
 _middle = delta * (1 + u) ** 3 * (3 - u) / 16
 
@@ -32,5 +32,6 @@ srelu = Activation(
     claims=Claims(2, True, 1, Interval(-oo, -delta), distance=3 * delta / 16),
     knob="delta",
     limit="relu",
+    presets={"paper": {"delta": 0.01}},  # its pseudocode; its experiments have 0.001
     about="ReLU mollified with the Epanechnikov kernel (the mollification paper's S-ReLU).",
 )

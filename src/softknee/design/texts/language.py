@@ -63,12 +63,14 @@ def definition(text: str, *, params: Sequence[Param] | Mapping[str, Any] = (), n
     final = merged_params(activation.params, declared, params)
     if final == activation.params and name in (None, activation.name):
         return activation
-    return activation.with_(name=name or activation.name, params=final, recipe=text.strip())
+    recipe = text.strip() if text.strip().isidentifier() else activation.recipe
+    return activation.with_(name=name or activation.name, params=final, recipe=recipe)
 
 
 def read(text: str, *, params: Sequence[Param] = ()) -> Activation:
     """As `definition`, for parameters of which some may not occur."""
     body = tree_of(text).body
+    written = ast.unparse(body)
     try:
         activation = Language(params).definition(body, 0)
     except FormulaError:
@@ -77,7 +79,8 @@ def read(text: str, *, params: Sequence[Param] = ()) -> Activation:
         raise FormulaError(str(error)) from error
     if isinstance(body, ast.Name):
         return activation
-    return activation if activation.recipe == text.strip() else activation.with_(recipe=text.strip())
+    recipe = text.strip() if ast.unparse(body) == written else ast.unparse(body)
+    return activation if activation.recipe == recipe else activation.with_(recipe=recipe)
 
 
 def remake(recipe: str, name: str, params: Sequence[Param]) -> Activation:
@@ -222,6 +225,9 @@ class Language:
             if keyword.arg not in known:
                 raise FormulaError(f"{act.name} has no parameter {keyword.arg!r}.{did_you_mean(keyword.arg, known)}")
             values[act.param(keyword.arg).symbol] = reader.value(keyword.value, depth + 1)
+        # A default that a preset stands beside is a choice of ours: the recipe says the number.
+        missing = {name for preset in act.presets.values() for name in preset} - {item.arg for item in node.keywords}
+        node.keywords += [ast.keyword(name, ast.Constant(act.param(name).default)) for name in sorted(missing)]
         argument = reader.value(node.args[0], depth + 1)
         formula = reader.sized(act.formula.xreplace(values))
         return evaluated(lambda at: formula.xreplace({x: at}), argument, act.name)

@@ -34,7 +34,7 @@ from ...kernels import find
 from ...measure.record import without_paths
 from ...nn import make
 from ...nn.baselines import BASELINES
-from ...registry import FILE_ENDING, resolve_call
+from ...registry import FILE_ENDING, resolve_call, with_preset
 from ...spec import Activation, SoftTable
 from ...surgery.hardening import distance_bound, hard_module
 from ...surgery.hardening.sites import is_hard
@@ -396,6 +396,8 @@ def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = Fa
         )
     if not recipe.activations:
         raise RecipeError("activations must name at least one function, such as '- relu'.")
+    choices = [_written_out(choice, f"activations[{index}]") for index, choice in enumerate(recipe.activations)]
+    recipe = replace(recipe, activations=tuple(choices))
     for index, choice in enumerate(recipe.activations):
         _refuse_places(choice.label, f"activations[{index}].label")
         _check_choice(choice, f"activations[{index}]", recipe)
@@ -421,6 +423,26 @@ def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = Fa
         cost_baseline=_cost_baseline(recipe),
         paper=paper,
     )
+
+
+def _written_out(choice: Choice, where: str) -> Choice:
+    """The activation with the values of its preset, and with the defaults that a preset stands beside.
+
+    Such a default is a choice of ours and may change; what is recorded says the number.
+    """
+    if choice.name == OWN or is_baseline(choice.name):
+        return choice
+    try:
+        definition = find(choice.name)
+    except SoftkneeError:
+        return choice  # refused with its place below
+    try:
+        values = with_preset(definition, choice.values)
+    except ParameterError as error:
+        raise RecipeError(f"{where}.preset: {error}") from error
+    presets = definition.presets.values() if isinstance(definition, Activation) else ()
+    usual = {name: definition.param(name).default for preset in presets for name in preset}
+    return replace(choice, values={**usual, **values})
 
 
 def combinations(choice: Choice) -> Iterator[Chosen]:

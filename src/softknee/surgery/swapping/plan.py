@@ -19,6 +19,7 @@ from ...design.texts.files import from_text, to_text
 from ...errors import InputError, SoftkneeError
 from ...files import read_small, write_whole
 from ...nn.baselines import Baseline, baseline_named
+from ...spec import Activation
 from ...version import VERSION
 from ..finding.identify import Identity, harmless, identify, identify_module
 from ..finding.rewriting import Call, CannotRewrite, edits_of, method_named, node_at
@@ -259,8 +260,11 @@ def resolve(
     """What a plan means in this model: the definition, the sites, the arguments, and what is moved aside."""
     with blamed_on(source):
         definition = _definition(plan["activation"], source)
+        # A plan from before all values were written means the defaults of its time, which are presets now.
+        usual = definition.presets.get("paper", {}) if isinstance(definition, Activation) else {}
         arguments = [
-            {name: _argument(value) for name, value in change["arguments"].items()} for change in plan["changes"]
+            {**usual, **{name: _argument(value) for name, value in change["arguments"].items()}}
+            for change in plan["changes"]
         ]
     sites = [_site(model, change, source) for change in plan["changes"]]
     kept = [_site(model, change, source).place for change in plan["kept"]]

@@ -19,8 +19,9 @@ from ...kernels import find
 from ...nn import Squaf, make
 from ...nn.baselines import Baseline
 from ...nn.gated import GatedPointwise
-from ...registry import resolve
+from ...registry import resolve, with_preset
 from ...spec import Activation, Param, Rowwise, SoftTable
+from ..calibration import Rule, calibrate_new_, check_fraction
 from ..finding.identify import GATES, double, identify_module, stand_in
 from ..finding.rewriting import edits_of, gate_products
 from ..finding.sites import Site, find_sites, unrun
@@ -330,6 +331,7 @@ def swap_(
     learn: bool | str | Iterable[str] | None = None,
     per: str = "layer",
     example: Any = None,
+    calibrate: bool | float = False,
     fuse: bool = False,
     save: str = "input",
     dry_run: bool = False,
@@ -347,14 +349,17 @@ def swap_(
             out, nothing is learned, except by a baseline ("polynorm", "polyrelu", "kaf", "ditac"), which is there to
             learn.
         example: what the model is called with. Needed for functions called inside forward, for per="channel" or
-            "neuron", and for the change of the output in the report.
+            "neuron", for calibrate, and for the change of the output in the report.
+        calibrate: True scales the default width of each new activation by the spread of what reaches it on the example,
+            as `sk.calibrate_` does; a number is the width in units of that spread. SQUAF gets its grid so.
         fuse: where a block computes `self.act(a) * b`, as those of Llama, Mistral, Qwen and Gemma do, compute the
             product in the activation's kernel, which then saves a and b alone (see `sk.nn.Gated`).
         save: what an activation keeps for the backward pass: "input", or "output", which the next layer holds anyway
             (see `sk.nn.make`).
         dry_run: only report.
         values: parameters of the new function: a number, a list with one for each site, or "uniform", "increasing",
-            "decreasing" with depth. For SQUAF, z="fit" fits the table to the function that is replaced.
+            "decreasing" with depth; preset="paper" for those of its paper. For SQUAF, z="fit" fits the table to the
+            function that is replaced.
 
     Weights, hooks, modes, devices and dtypes stay; weights saved before a swap load after it. `report.undo()` is the
     way back.
@@ -371,13 +376,14 @@ def swap_(
     """
     refuse_untouchable(model, "swap_")
     definition, own_values, own_learn = resolve(activation)
-    values, learn = {**own_values, **values}, own_learn if learn is None else learn
+    learn = own_learn if learn is None else learn
     if not isinstance(definition, Definition):
         kind = f"the class {activation.__name__}" if isinstance(activation, type) else type(activation).__name__
         raise InputError(
             f"swap_ takes the new activation by name or as a definition, and {kind} was given; softknee.names() lists "
             f"the names."
         )
+    values = with_preset(definition, {**own_values, **values})
     learn = _read_learn(isinstance(definition, Baseline) if learn is None else learn)
     if fuse and save != "input":
         raise ParameterError(
@@ -385,6 +391,8 @@ def swap_(
         )
     if save != "input":
         values["save"] = save
+    if calibrate is not False:
+        _check_calibrate(calibrate, definition, example, values)
     sites, run = find_sites(model, example)
     title = type(model).__name__
     unseen = [Skipped(path, name, reason) for path, name, reason in hidden(model)]
@@ -395,13 +403,16 @@ def swap_(
     chosen, kept = shared.sites, shared.kept
     arguments = _arguments(definition, chosen, learn=learn, per=per, values=values)
     steps = _steps(model, definition, chosen, arguments, fuse=fuse)
+    written, calibration_notes = _written_out(definition, steps, arguments), list[str]()
+    if calibrate is not False:
+        written, calibration_notes = _calibrated(model, example, calibrate, chosen, [*steps, *kept], written)
     changes, more = update_configs(model, sites, chosen, steps)
     report = Report(
         changed=_changed(chosen, steps, shared.served),
         skipped=[*(Skipped(site.path, site.function, reason) for site, reason in left), *unseen],
-        notes=shared.notes + more + (_unfused(steps) if fuse else []) + _unknown(model, run),
+        notes=shared.notes + more + calibration_notes + (_unfused(steps) if fuse else []) + _unknown(model, run),
         dry_run=dry_run,
-        plan=plans.describe(model, definition, chosen, arguments, kept, fuse=fuse),
+        plan=plans.describe(model, definition, chosen, written, kept, fuse=fuse),
     )
     if dry_run:
         return report
@@ -519,6 +530,56 @@ def _arguments(
         if isinstance(definition, SoftTable) and isinstance(site_values.get("z"), str) and site_values["z"] == "fit":
             site_values["z"] = fitted_table(site, definition, site_values)
     return arguments
+
+
+def _written_out(
+    definition: Definition, steps: Sequence[Step], arguments: Sequence[Mapping[str, Any]]
+) -> Sequence[Mapping[str, Any]]:
+    """The arguments with every default that is not given: a plan means the same when a default changes."""
+    if not isinstance(definition, Activation):
+        return arguments
+    return [
+        {p.name: p.start if p.name in step.new.learned else p.default for p in step.new.params} | dict(values)
+        for step, values in zip(steps, arguments, strict=True)
+    ]
+
+
+def _check_calibrate(calibrate: Any, definition: Definition, example: Any, values: Mapping[str, Any]) -> None:
+    if example is None:
+        raise InputError(
+            "swap_: calibrate=True goes by what reaches each activation, which needs a run; give example=, a batch of "
+            "real inputs."
+        )
+    if calibrate is not True:
+        check_fraction(calibrate, "swap_: calibrate, unless it is True,")
+    knobs = ("q", "alpha") if isinstance(definition, SoftTable) else getattr(definition, "knobs", ())
+    if both := [name for name in knobs if name in values]:
+        raise ParameterError(
+            f"swap_: calibrate sets {both[0]}, and {both[0]}={values[both[0]]!r} was given; leave it out, or say how "
+            f"wide it is in units of the spread, as in calibrate=0.5."
+        )
+
+
+def _calibrated(
+    model: nn.Module,
+    example: Any,
+    calibrate: float,
+    chosen: Sequence[Site],
+    steps: Sequence[Step],
+    arguments: Sequence[Mapping[str, Any]],
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Set the new modules from a run with them in place, and take them out again; the arguments with what was set."""
+    rule = Rule() if calibrate is True else Rule(fraction=calibrate)
+    modules = {site.path: step.new for site, step in zip(chosen, steps, strict=False)}
+    done = perform(steps, extra=fast_paths(steps, model))
+    try:
+        after = "With the new activations in place"
+        sites = calibrate_new_(lambda hooks: run_example(model, example, inside=hooks, after=after), modules, rule)
+    finally:
+        take_back(done)
+    new = {site.path: site.new for site in sites}
+    written = [dict(values) | dict(new.get(site.path, {})) for site, values in zip(chosen, arguments, strict=True)]
+    return written, [f"{site.path}: {site.note}." for site in sites if site.note]
 
 
 def _inplace(site: Site, definition: Definition) -> dict[str, Any]:
