@@ -42,6 +42,22 @@ def test_a_kink_is_a_point_mass_and_a_jump_a_gap() -> None:
     assert np.isnan(slope[:-1]).sum() == 1  # one gap between the two runs
 
 
+@pytest.mark.parametrize("text", ["log(x)", "sqrt(x)", "log(x) + relu(x)"])
+def test_nothing_is_drawn_where_a_function_has_no_value(text: str) -> None:
+    for line in done("curve", asked(text) | {"low": -2, "high": 2})["curve"]["lines"]:
+        x, y = points(line)
+        assert x[np.isfinite(y)].min() > -1e-6
+        assert np.isfinite(y[x > 1e-6]).all()
+
+
+def test_a_pole_is_a_gap() -> None:
+    for text, low in (("1/x", -2), ("1/(x - 0.3)", -2), ("1/x", -2.1)):
+        line = done("curve", asked(text) | {"low": low, "high": 2})["curve"]["lines"][0]
+        y = np.frombuffer(base64.b64decode(line["y"]), "<f8")
+        crossing = np.flatnonzero((y[:-1] < 0) & (y[1:] > 0))
+        assert len(crossing) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "values", "distance", "place"),
     [
@@ -196,6 +212,15 @@ def test_the_certificate_in_rows() -> None:
     gelu = {name: value for name, value, _ in done("certificate", asked("gelu"))["rows"]}
     assert gelu["Lipschitz constant"] == "1.1289041…"
     assert gelu["smoothness"] == "C∞"
+
+
+@pytest.mark.parametrize(("text", "domain"), [("log(x)", "x > 0"), ("sqrt(x)", "x ≥ 0"), ("1/x", "x ≠ 0")])
+def test_a_certificate_says_where_a_function_is_defined(text: str, domain: str) -> None:
+    pytest.importorskip("flint", reason="python-flint is not installed; the extra 'design' brings it")
+    result = done("certificate", asked(text))
+    assert result["domain"] == domain
+    assert result["rows"] == []
+    assert "oo" not in " ".join(result["open"])
 
 
 def test_entropy_against_closed_forms_and_quadrature() -> None:

@@ -46,11 +46,18 @@ def seams(function: ChosenFunction) -> list[float] | None:
     act = function.act
     if isinstance(act, SoftTable):
         return []  # the page shows the full sum, which is smooth
+    if act.claims is None and _has_denominator(act):
+        return None  # poles are looked for where the curve is drawn
     places = _places(act)
     if places is None:
         return seams_of(act, function.given)
     numbers = {p.symbol: sympy.Float(function.values[p.name]) for p in act.params}
     return sorted({float(place.xreplace(numbers)) for place in places})
+
+
+@lru_cache(maxsize=128)
+def _has_denominator(act: Activation) -> bool:
+    return any(power.exp.is_negative and power.base.has(x) for power in sympy.sympify(act.formula).atoms(sympy.Pow))
 
 
 @lru_cache(maxsize=128)

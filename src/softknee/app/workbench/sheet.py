@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...design.proof.certificate import Certificate, Enclosure, Extremum, Region
+from ...design.proof.certificate import SECONDS, Certificate, Enclosure, Extremum, Region
 from ...design.proof.certify import certify
 from ...errors import MissingToolError, ParameterError, SoftkneeError
 from ...lab.data.files import need_package
@@ -244,19 +244,30 @@ def mathml(latex: str, *, display: bool) -> str:
 
 
 def certificate(query: dict[str, Any]) -> dict[str, Any]:
-    """What is proved of {"function": ...} for exactly its numbers, taken as the decimals that are shown."""
+    """What is proved of {"function": ...} for exactly its numbers, taken as the decimals that are shown.
+
+    With "longer" the search may take ten times as long; "out_of_time" in the answer says that this may settle more.
+    """
     function = read(query.get("function"))
     act = function.act
     values: dict[str, Any] = {name: repr(value) for name, value in function.values.items()}
     if isinstance(act, SoftTable):
         return {"rows": [], "open": ["Of a table the page proves nothing; sk.design.certify takes its points z."]}
     try:
-        proved = certify(act, **values)
+        proved = certify(act, seconds=SECONDS * (LONGER if query.get("longer") else 1), **values)
     except MissingToolError as error:
         return {"rows": [], "open": [str(error)]}
     except SoftkneeError as error:
         return {"rows": [], "open": [f"Nothing was proved: {error}"]}
-    return {"rows": _rows(proved), "open": list(proved.open), "exact": str(proved)}
+    reply = {"open": list(proved.open), "out_of_time": proved.out_of_time, "exact": str(proved)}
+    if proved.domain:
+        words = proved.domain.replace("!=", "≠").replace("<=", "≤").replace(">=", "≥").replace("-", "−")
+        return {**reply, "rows": [], "domain": words}
+    rows = _rows(proved)
+    return {**reply, "rows": rows if any(value != "not settled" for _, value, _ in rows) else []}
+
+
+LONGER = 10
 
 
 def _rows(proved: Certificate) -> list[list[str]]:

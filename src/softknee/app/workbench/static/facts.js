@@ -67,9 +67,9 @@ function want(fact, body, show) {
   const root = document.getElementById(fact);
   root.setAttribute("aria-busy", "true");
   const owner = owners[fact];
-  if (owner?.text !== body.function.text || body.again) {
+  if (owner?.text !== body.function.text || body.again || body.longer) {
     delete owners[fact];
-    root.replaceChildren(el("p", { class: "quiet" }, WAITING[fact]));
+    root.replaceChildren(el("p", { class: "quiet" }, body.longer ? "Proving, for up to five minutes …" : WAITING[fact]));
   } else {
     root.querySelector(".stale")?.remove();
     const numbers = Object.entries(owner.values).map(([name, value]) => `${name} = ${shown(value)}`).join(", ");
@@ -82,6 +82,7 @@ function want(fact, body, show) {
     owners[fact] = body.function;
     if (answer.error) root.replaceChildren(el("p", { class: "quiet" }, answer.error));
     else root.replaceChildren(...show(answer, body));
+    if (fact === "certificate" && answer.out_of_time && !body.longer) root.append(longer(body));
     for (const one of root.querySelectorAll(".formula")) shrink(one);
   });
 }
@@ -106,7 +107,14 @@ function showFormula({ formulas }) {
   return parts;
 }
 
-function showCertificate({ rows, open }) {
+// A proof that ran out of time can go on, until it ends or something else is asked for.
+function longer(body) {
+  const go = el("button", { type: "button", onclick: () => want("certificate", { ...body, longer: true }, showCertificate) }, "Search ten times as long");
+  return el("div", {}, el("p", { class: "quiet" }, "The proof ran out of time."), go);
+}
+
+function showCertificate({ rows, open, domain }) {
+  if (domain) return [list([["defined for", domain]]), el("p", { class: "quiet" }, "Elsewhere it has no value. The other properties are proved only of functions that have one for every x.")];
   const lines = rows.map(([name, value, where]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "number" }, value, where ? el("div", { class: "where quiet" }, where) : null)));
   const parts = lines.length ? [el("table", {}, el("tbody", {}, ...lines)), el("p", { class: "quiet" }, "Proved by interval arithmetic for exactly these numbers.")] : [];
   return [...parts, ...open.map((one) => el("p", { class: "quiet" }, one))];
@@ -125,8 +133,8 @@ function showEntropy(found) {
   if (found.change !== null) pairs.push(["entropy change H(f(X)) − H(X)", `${found.change > 0 ? "+" : ""}${shown(found.change)} nats`]);
   if (found.change !== null && !found.whole) pairs.push(["… of the inputs", `${percent(found.share)}, ${stretch(found)}`]);
   if (found.flat > 1e-9) pairs.push(["sent into single points", percent(found.flat)]);
-  pairs.push(["mean and deviation of f(X)", `${shown(found.mean, 3)}, ${shown(found.deviation, 3)}`]);
-  pairs.push(["mean of f′(X)²", shown(found.slope_square, 3)]);
+  if (found.mean !== null) pairs.push(["mean and deviation of f(X)", `${shown(found.mean, 3)}, ${shown(found.deviation, 3)}`]);
+  if (found.slope_square !== null) pairs.push(["mean of f′(X)²", shown(found.slope_square, 3)]);
   return [list(pairs), ...(found.words ? [el("p", { class: "quiet" }, found.words)] : [])];
 }
 
