@@ -85,11 +85,66 @@ def test_the_distance_to_the_hard_limit(text: str, values: dict, distance: float
 
 def test_sliders_have_room_for_what_is_allowed() -> None:
     params = {p["name"]: p for p in done("curve", asked("lambda_gelu", lam=1.0))["params"]}
-    assert params["lam"]["low"] == 1
+    assert params["lam"]["travel"][0] == 1
     for name in ("srelu", "generalized_smelu", "crrelu", "squaf"):
         for p in done("curve", asked(name))["params"]:
-            assert p["low"] < p["value"] < p["high"]
-            assert p["scale"] == "linear" or p["low"] > 0
+            low, high = p["travel"][0], p["travel"][-1]
+            assert low < p["value"] < high
+            assert p["travel"] == sorted(p["travel"])
+
+
+def test_equal_travel_is_about_equal_visible_change() -> None:
+    """Also of a definition whose usual value is a hundredth of what can be seen."""
+    for text, values in (("srelu", {"delta": 0.01}), ("x * sigmoid(beta * x)", {"beta": 1.0}), ("a * x", {"a": 1.0})):
+        name = next(iter(values))
+        (p,) = done("curve", asked(text, **values) | {"low": -3, "high": 3, "natural": True})["params"]
+        lines = []
+        for value in p["travel"]:
+            line = done("curve", asked(text, **{name: value}) | {"low": -3, "high": 3})["curve"]["lines"][0]
+            lines.append(np.interp(np.linspace(-2.9, 2.9, 200), *points(line)))
+        change = np.abs(np.diff(lines, axis=0)).max(axis=1)
+        assert change.max() < 3 * np.median(change)
+        assert np.quantile(change, 0.1) > np.median(change) / 5  # a tenth of the way is for values beyond sight
+
+
+def test_room_for_a_large_number_goes_with_it() -> None:
+    ends = [done("curve", asked("srelu", delta=value))["params"][0]["travel"][-1] for value in (1.0, 1000.0, 1.0)]
+    assert ends[1] == 1000
+    assert ends[0] == ends[2] < 100
+
+
+def test_a_parameter_follows_a_curve_that_is_dragged() -> None:
+    view = {"low": -3, "high": 3}
+    pulled = done("curve", asked("srelu", delta=1.0) | view | {"pull": {"x": 0, "y": 0.3}})
+    assert pulled["pulled"] == {"param": "delta", "value": pytest.approx(1.6, rel=1e-3)}
+    x, y = points(pulled["curve"]["lines"][0])
+    assert np.interp(0, x, y) == pytest.approx(0.3, abs=1e-3)
+    # The joint of the pieces lies at delta.
+    joints = {handle["x"]: handle["joint"] for handle in pulled["handles"]}
+    assert set(joints) == {-pulled["pulled"]["value"], pulled["pulled"]["value"]}
+    pull = {"joint": max(joints.items())[1], "x": 2.0}
+    assert done("curve", asked("srelu", delta=1.0) | view | {"pull": pull})["pulled"]["value"] == pytest.approx(2.0)
+    # Of several parameters the one that moves the curve most there, or the one that was moved last.
+    both = asked("a * tanh(b * x)", a=1.0, b=1.0) | view
+    assert done("curve", both | {"pull": {"x": 2.5, "y": 0.8}})["pulled"]["param"] == "a"
+    pull = {"x": 0.5, "y": 0.8, "prefer": "b"}
+    result = done("curve", both | {"pull": pull})["pulled"]
+    assert result == {"param": "b", "value": pytest.approx(math.atanh(0.8) / 0.5, rel=1e-3)}
+    # What cannot be reached is approached.
+    assert done("curve", both | {"pull": {"x": 0.5, "y": 7, "param": "b"}})["pulled"]["value"] == 10
+    assert "no parameter" in refused("curve", asked("relu") | view | {"pull": {"x": 0, "y": 1}})["error"]
+    for wrong in (5, {"x": "a", "y": 1}, {"x": float("nan"), "y": 0}, {"joint": 9, "x": 0}):
+        refused("curve", asked("srelu", delta=1.0) | view | {"pull": wrong})
+
+
+def test_a_point_of_a_table_is_a_value() -> None:
+    usual = done("curve", asked("squaf") | {"low": -3, "high": 3})
+    assert [handle["name"] for handle in usual["handles"]] == [f"z{i}" for i in range(13)]
+    moved = done("curve", asked("squaf", z4=1.5, alpha=20.0) | {"low": -3, "high": 3})
+    x, y = points(moved["curve"]["lines"][0])
+    assert moved["handles"][4] == {"name": "z4", "x": -1.0, "y": 1.5}
+    assert np.interp(-1.0, x, y) == pytest.approx(1.5, abs=0.05)
+    assert "1.5" in done("take", asked("squaf", z4=1.5))["python"]["text"]
 
 
 def test_the_view_may_be_asked_for() -> None:

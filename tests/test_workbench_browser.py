@@ -61,7 +61,7 @@ def slowdown() -> float:
     return (time.monotonic() - begin) / (time.process_time() - start)
 
 
-def test_a_slider_bends_the_curve_within_a_tenth_of_a_second(visit: Callable[..., Page]) -> None:
+def test_a_slider_bends_the_curve_within_a_twentieth_of_a_second(visit: Callable[..., Page]) -> None:
     page = visit("srelu~delta=1")
     page.tab.locator("#cost button").wait_for()  # what is measured and proved first is done
     page.tab.locator("#depth svg").wait_for()
@@ -74,11 +74,11 @@ def test_a_slider_bends_the_curve_within_a_tenth_of_a_second(visit: Callable[...
         times = page.tab.evaluate("() => workbench.latencies")
         halts += time.monotonic() - begin > 0.5
         # The quickest is what the page itself takes; where more runs than there are cores, everybody waits.
-        if presses >= 23 and len(times) >= 8 and min(times) < 100:
+        if presses >= 23 and len(times) >= 8 and min(times) < 50:
             break
     assert len(times) >= 8, times
     slow = slowdown()
-    assert min(times) < (100 if slow < 1.2 else 400 * slow), (times, slow)
+    assert min(times) < (50 if slow < 1.2 else 200 * slow), (times, slow)
     # It does not pile up: one question is on its way at a time.
     asked = page.tab.evaluate(
         "() => performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/api/curve'))"

@@ -48,7 +48,7 @@ def seams(function: ChosenFunction) -> list[float] | None:
         return []  # the page shows the full sum, which is smooth
     if act.claims is None and _has_denominator(act):
         return None  # poles are looked for where the curve is drawn
-    places = _places(act)
+    places = seam_places(act)
     if places is None:
         return seams_of(act, function.given)
     numbers = {p.symbol: sympy.Float(function.values[p.name]) for p in act.params}
@@ -61,7 +61,7 @@ def _has_denominator(act: Activation) -> bool:
 
 
 @lru_cache(maxsize=128)
-def _places(act: Activation) -> tuple[Expr, ...] | None:
+def seam_places(act: Activation) -> tuple[Expr, ...] | None:
     """The seams as expressions in the parameters."""
     formula = sympy.sympify(act.formula)
     try:

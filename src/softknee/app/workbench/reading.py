@@ -55,6 +55,12 @@ class ChosenFunction:
         return {**self.options, **self.values}
 
     @property
+    def points(self) -> tuple[float, ...]:
+        """The values of a table at the points of its grid."""
+        k, q, z = self.options["k"], self.values["q"], self.options["z"]
+        return tuple(z) if z != "relu" else tuple(max(i * q, 0.0) for i in range(-k, k + 1))
+
+    @property
     def params(self) -> tuple[Param, ...]:
         """The parameters that are numbers and can be moved."""
         if isinstance(self.act, SoftTable):
@@ -83,6 +89,9 @@ def read(query: Any) -> ChosenFunction:
         options = {name: value for name, value in exhibit(act.name).shared.items() if name not in _TABLE}
         start: dict[str, Any] = {**{p.name: p.default for p in act.params}, **exhibit(act.name).shared}
         numbers: dict[str, float] = {name: float({**start, **values}[name]) for name in _TABLE}
+        z = [values.get(f"z{i}", z) for i, z in enumerate(ChosenFunction(act, text, numbers, options).points)]
+        if any(f"z{i}" in values for i in range(len(z))):
+            options["z"] = tuple(z)
     else:
         # Numbers of parameters that the text no longer has are let go: the page may still be holding them.
         numbers = {p.name: values.get(p.name, p.default) for p in act.params}

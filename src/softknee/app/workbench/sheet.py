@@ -23,7 +23,8 @@ from ...lab.figures import Curve, Function, Line, bounds, limit_of, orders_of, s
 from ...lab.gallery import exhibit, formula_of
 from ...lab.typeset import Formula, closed_form
 from ...registry import get
-from ...spec import Activation, AtLeastOne, Between, Param, Positive, SoftTable
+from ...spec import Activation, Param, SoftTable
+from .bend import handles, pulled, travel
 from .inputs import seams
 from .reading import ChosenFunction, read, slider_for_width
 
@@ -40,9 +41,12 @@ def curve(query: dict[str, Any]) -> dict[str, Any]:
     """f, f' and f'' between two places, with what the page needs to know of the function.
 
     query: {"function": {"text", "values", "real"}, "low", "high"}; without the last two, a stretch that suits it, which
-           the answer holds also where "natural" is set.
+           the answer holds also where "natural" is set, with the travel of each slider. "pull" drags the curve, see
+           `bend.pulled`; the answer then holds the parameter that follows, and its value.
     """
-    function = read(query.get("function"))
+    function, follows = read(query.get("function")), None
+    if query.get("pull") is not None:
+        function, follows = pulled(function, query["pull"])
     act, values = function.act, function.given
     orders, places = orders_of(act, values), seams(function)
     ends = _ends(query)
@@ -50,8 +54,13 @@ def curve(query: dict[str, Any]) -> dict[str, Any]:
     low, high = ends or natural or _USUAL
     drawn = sample(orders, low=low, high=high, seams=places, points=POINTS)
     reply = {**describe(function), "low": low, "high": high, "curve": _plain(drawn)}
+    reply["handles"] = handles(function, places)
+    if follows is not None:
+        reply["pulled"] = {"param": follows, "value": function.values[follows]}
     if natural is not None:
         reply["natural"] = list(natural)
+        for row, p in zip(reply["params"], function.params, strict=True):
+            row["travel"] = travel(function, p, low, high)
     if (hard := limit_line(function)) is not None:
         part = sample(hard.orders[: hard.shown], low=low, high=high, seams=hard.seams, points=_LIMIT_POINTS)
         reply["limit"] = {"name": hard.label, "curve": _plain(part)}
@@ -60,7 +69,7 @@ def curve(query: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(function: ChosenFunction) -> dict[str, Any]:
-    """Its name, its parameters with the room of their sliders, and where it comes from."""
+    """Its name, its parameters, and where it comes from."""
     act = function.act
     description = {
         "name": act.name,
@@ -73,28 +82,10 @@ def describe(function: ChosenFunction) -> dict[str, Any]:
 
 
 def _param(p: Param, function: ChosenFunction) -> dict[str, Any]:
-    """A parameter with the ends of its slider: equal steps are equal ratios where only numbers above 0 are allowed."""
-    limits, start = p.constraint, float(p.default)
-    if isinstance(limits, Between):
-        edge = 1e-3 * (limits.high - limits.low)
-        low, high, scale = limits.low + edge, limits.high - edge, "linear"
-    elif isinstance(limits, AtLeastOne):
-        low, high, scale = 1.0, max(20.0, 4 * start), "log"
-    elif isinstance(limits, Positive):
-        size = 10.0 ** round(math.log10(start))
-        low, high, scale = 0.01 * size, max(10.0 * size, 4.0), "log"
-    else:
-        room = max(2.0, 2 * abs(start))
-        low, high, scale = -room, room, "linear"
-    value = function.values[p.name]
     return {
         "name": p.name,
-        "value": value,
-        "default": start,
-        "low": min(low, value),
-        "high": max(high, value),
-        "scale": scale,
-        "words": limits.words,
+        "value": function.values[p.name],
+        "words": p.constraint.words,
         "about": p.about,
         "own": p.name in function.declared,
     }

@@ -34,7 +34,7 @@ export function picked() {
   return state.functions[state.picked] ?? state.functions[0];
 }
 
-// What the server is told of a function.
+// What the server is told of a function. (Its `last` is the parameter that was moved last, which a pull of the curve prefers.)
 export function spec(one) {
   return { text: one.text, values: one.values, real: one.real };
 }
