@@ -1,4 +1,4 @@
-"""Bending by hand in a real browser: sliders, the curve itself, points of a table and joints, by mouse and by finger."""
+"""Bending by hand in a real browser: sliders, curves, points of a table and joints, by mouse and by finger."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ NUMBER = "article input[type=number]"
 
 
 def place(page: Page, x: float, y: float) -> tuple[float, float]:
-    """Where a point of the first panel is on the screen, by the curve that is drawn: S-ReLU goes through 0 and (3, 3)."""
+    """Where a point of the first panel is on the screen, by the curve: S-ReLU goes through (-3, 0) and (3, 3)."""
     box = page.tab.locator(".panel.main svg").bounding_box()
     numbers = [tuple(map(float, pair.split(" "))) for pair in page.curve().replace("M", "L").split("L")[1:]]
     (left, zero), (right, three) = numbers[0], numbers[-1]

@@ -115,17 +115,19 @@ def test_a_slider_bends_the_curve_within_a_twentieth_of_a_second(visit: Callable
 def test_a_wrong_text_is_marked_and_the_last_good_curve_stays(visit: Callable[..., Page]) -> None:
     page = visit("gelu")
     field, before = page.tab.locator("article textarea"), page.curve()
-    field.fill("x * sigmoid(bta * x)")
-    assert page.text(".problem mark") == "bta"
-    assert "There is no 'bta'" in page.text(".problem")
+    field.fill("x * sigmiod(bta * x)")
+    assert page.text(".problem mark") == "sigmiod"
+    assert "There is no function 'sigmiod'" in page.text(".problem")
     assert field.get_attribute("aria-invalid") == "true"
     assert page.curve() == before
     field.fill("x * sigmoid(bta * x) +* 2")
     page.until(lambda: page.text(".problem mark") == "*", "the mark of the syntax")
     assert page.curve() == before
+    field.fill("c x sigmoid(bta x) + c^2 - c|c|")  # a new name is a slider at once, and all of them
+    for name in ("bta", "c"):
+        page.tab.locator(f"[data-param={name}] input[type=range]").wait_for()
     field.fill("x * sigmoid(bta * x)")
-    page.tab.get_by_role("button", name="Make bta a slider").click()
-    page.tab.locator("[data-param=bta] input[type=range]").wait_for()
+    page.until(lambda: page.tab.locator("[data-param=c]").count() == 0, "the end of c")
     after = page.changed(before)
     assert not page.tab.locator(".problem").is_visible()
     page.tab.get_by_label("may be 0 or negative").check()

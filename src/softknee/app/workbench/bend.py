@@ -1,4 +1,4 @@
-"""Bending by hand: how far a slider travels for a visible change, and parameters that follow a curve that is dragged."""
+"""Bending by hand: how far a slider travels for a visible change, and parameters that follow a dragged curve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...errors import ParameterError
 from ...lab.figures import Function
 from ...spec import Activation, AtLeastOne, Between, Param, Positive, SoftTable
 from ...spec.algebra import sympy
-from .inputs import seam_places
+from .inputs import seam_places, sympy_numbers
 from .reading import ChosenFunction
 
 KNOTS = 33  # of a slider's travel, straight between them
@@ -96,8 +96,7 @@ def handles(function: ChosenFunction, seams: list[float] | None) -> list[dict[st
     places = seam_places(act) if seams else None
     if not places:
         return []
-    numbers = {p.symbol: sympy.Float(function.values[p.name]) for p in act.params}
-    at = [float(place.xreplace(numbers)) for place in places]
+    at = [float(place.xreplace(sympy_numbers(function))) for place in places]
     heights = act(torch.tensor(at, dtype=torch.float64), **function.given).tolist()
     joints = enumerate(zip(places, at, heights, strict=True))
     return [{"joint": i, "x": x, "y": y} for i, (place, x, y) in joints if place.free_symbols and math.isfinite(y)]
@@ -163,7 +162,7 @@ def _influence(measure: Function, p: Param, value: float) -> float:
 
 
 def _solve(measure: Function, target: float, p: Param, value: float) -> float:
-    """The value of a parameter that meets the target, or comes nearest to it: of several the one next to the present."""
+    """The value of a parameter that meets the target or comes nearest to it; of several the one next to the present."""
     values = steps(p, value)
     for _ in range(_ROUNDS):
         gap = measure(values) - target

@@ -16,6 +16,7 @@ from ...lab.figures import DISTINCT, Line, orders_of, panels, seams_of
 from ...lab.gallery import formula_of
 from ...nn.make import CLASSES
 from ...spec import Activation, SoftTable
+from ...spec.notation import plain_text
 from .reading import ChosenFunction, read
 from .sheet import latex_of, limit_line
 
@@ -53,7 +54,7 @@ def python_line(function: ChosenFunction) -> str:
     }
     params = f", params={words!r}" if words else ""
     return (
-        f"import softknee as sk\n\nact = sk.design.definition({function.text!r}{params})\n"
+        f"import softknee as sk\n\nact = sk.design.definition({plain_text(function.text)!r}{params})\n"
         f"module = sk.nn.make(act{numbers})\n"
     )
 
@@ -72,7 +73,7 @@ def with_values(function: ChosenFunction) -> Activation:
     assert isinstance(act, Activation)
     params = tuple(replace(p, default=function.values[p.name]) for p in act.params)
     # The text makes it again: a function of the zoo may have numerics that no text can say.
-    return act if params == act.params else act.with_(params=params, recipe=function.text)
+    return act if params == act.params else act.with_(params=params, recipe=plain_text(function.text))
 
 
 def kernel(function: ChosenFunction) -> str:
@@ -117,7 +118,10 @@ def _math_names() -> set[str]:
 def latex(function: ChosenFunction) -> str:
     """f, f' and f'' as equations."""
     act = function.act
-    lines = [f"% {act.name}: {function.text}", *(latex_of(formula_of(act, order), order) for order in range(3))]
+    lines = [
+        f"% {act.name}: {function.text}",
+        *(latex_of(formula_of(act, order, function.values), order) for order in range(3)),
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -51,8 +51,12 @@ def seams(function: ChosenFunction) -> list[float] | None:
     places = seam_places(act)
     if places is None:
         return seams_of(act, function.given)
-    numbers = {p.symbol: sympy.Float(function.values[p.name]) for p in act.params}
-    return sorted({float(place.xreplace(numbers)) for place in places})
+    return sorted({float(place.xreplace(sympy_numbers(function))) for place in places})
+
+
+def sympy_numbers(function: ChosenFunction) -> dict[Any, Any]:
+    """The values of the parameters by their symbols."""
+    return {p.symbol: sympy.Float(function.values[p.name]) for p in function.params}
 
 
 @lru_cache(maxsize=128)

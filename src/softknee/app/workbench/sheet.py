@@ -25,7 +25,7 @@ from ...lab.typeset import Formula, closed_form
 from ...registry import get
 from ...spec import Activation, Param, SoftTable
 from .bend import handles, pulled, travel
-from .inputs import seams
+from .inputs import seam_places, seams, sympy_numbers
 from .reading import ChosenFunction, read, slider_for_width
 
 POINTS = 560  # a panel is hardly wider, and seams have points of their own
@@ -189,19 +189,36 @@ def _packed(numbers: list[float]) -> str:
 
 _DIGITS = 8
 _MOST_PLACES = 3
+_MOST_MADE = 64
+_made: dict[Any, list[Formula]] = {}
 _PRIMES = ("", "'", "''")
 _PRIME = re.compile(r"<msup><mi>f</mi><mi>(&#x0?203[23];)</mi></msup>")
 
 
 def formulas(query: dict[str, Any]) -> dict[str, Any]:
-    """f, f' and f'' of {"function": ...}: MathML, LaTeX, and a line of text."""
+    """f, f' and f'' of {"function": ...}: MathML, LaTeX, and a line of text; and whether they hang on its numbers."""
     function = read(query.get("function"))
-    return {"formulas": [_formula(function, order) for order in range(3)]}
+    equations = _equations(function)
+    made = [_formula(function, order, equation) for order, equation in enumerate(equations)]
+    return {"formulas": made, "at_numbers": any(equation.at_numbers for equation in equations)}
 
 
-def _formula(function: ChosenFunction, order: int) -> dict[str, Any]:
+def _equations(function: ChosenFunction) -> list[Formula]:
+    """Made once for each order of the pieces on the line, which is all that numbers change in them."""
+    places = None if isinstance(function.act, SoftTable) else seam_places(function.act)
+    numbers = sympy_numbers(function)
+    order = None if places is None else tuple(sorted(range(len(places)), key=lambda i: places[i].xreplace(numbers)))
+    key = function.act, order, tuple(function.values.items()) if order is None else ()
+    if key not in _made:
+        if len(_made) > _MOST_MADE:
+            _made.clear()
+        _made[key] = [formula_of(function.act, order, function.values) for order in range(3)]
+    return _made[key]
+
+
+def _formula(function: ChosenFunction, order: int, equation: Formula) -> dict[str, Any]:
     act = function.act
-    equation, text = formula_of(act, order), closed_form(act, order) if isinstance(act, Activation) else ""
+    text = closed_form(act, order) if isinstance(act, Activation) else ""
     return {
         "mathml": mathml(rf"f{_PRIMES[order]}(x) = {equation.latex}", display=True),
         "where": [mathml(words, display=False) for words in equation.where],

@@ -103,7 +103,7 @@ LIMITS = {
     "picture": 30.0,
     "uploaded": 30.0,
     "zoo": 30.0,
-    "formulas": 20.0,
+    "formulas": 40.0,
 }
 Answer = tuple[int, bytes]
 Gone = Callable[[], Awaitable[bool]]

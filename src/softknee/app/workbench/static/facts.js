@@ -14,6 +14,7 @@ const jobs = {
 };
 const last = {}; // by fact: what was asked last
 const owners = {}; // by fact: the function, with its numbers, that what is shown belongs to
+const moving = new Set(); // texts whose closed form hangs on the numbers: the order of its pieces does
 const WAITING = {
   formula: "Deriving …",
   certificate: "Proving …",
@@ -34,7 +35,7 @@ export function refresh() {
   if (!function_) return nothing();
   const density = state.density;
   const unmoved = { ...function_, values: stand(function_) };
-  want("formula", { function: unmoved }, showFormula);
+  want("formula", { function: moving.has(function_.text) ? function_ : unmoved }, showFormula);
   want("certificate", { function: function_ }, showCertificate);
   want("entropy", { function: function_, density }, showEntropy);
   want("depth", { function: function_, density }, showDepth);
@@ -53,7 +54,7 @@ function nothing() {
   }
 }
 
-// A formula and a cost hang on the names of the parameters and not on their numbers.
+// A formula (but for those that say otherwise) and a cost hang on the names of the parameters and not on their numbers.
 function stand(one) {
   return Object.fromEntries(Object.keys(one.values).map((name) => [name, 1.5]));
 }
@@ -100,7 +101,11 @@ function mathematics(text) {
   return holder.content;
 }
 
-function showFormula({ formulas }) {
+function showFormula({ formulas, at_numbers }, body) {
+  if (at_numbers && !moving.has(body.function.text)) {
+    moving.add(body.function.text);
+    setTimeout(refresh);
+  }
   const parts = formulas.map((one) => el("div", { class: "formula", tabindex: "0", role: "group", "aria-label": one.text || one.latex }, mathematics(one.mathml)));
   const where = [...new Set(formulas.flatMap((one) => one.where))];
   if (where.length) parts.push(el("div", { class: "formula where" }, "with ", ...where.flatMap((one, i) => (i ? ["; ", mathematics(one)] : [mathematics(one)]))));

@@ -112,8 +112,8 @@ function pick(one) {
 }
 
 function showPick(one, card) {
-  const known = names.some((entry) => entry.name === one.text) || EXAMPLES.some(([text]) => text === one.text);
-  card.select.value = known ? one.text : "";
+  const name = names.find((entry) => entry.name === one.text.toLowerCase())?.name;
+  card.select.value = name ?? (EXAMPLES.some(([text]) => text === one.text) ? one.text : "");
 }
 
 function choose(one, text) {
@@ -178,9 +178,6 @@ export function refuse(one, answer) {
     parts.push(el("div", { class: "echo" }, part(0, from), el("mark", {}, part(from, to) || " "), part(to)));
   }
   parts.push(el("div", {}, answer.error));
-  if (answer.unknown) {
-    parts.push(el("button", { type: "button", onclick: () => replaceText(one, one.text, { ...one.values, [answer.unknown]: 1 }, one.real) }, `Make ${answer.unknown} a slider`));
-  }
   card.problem.replaceChildren(...parts);
   card.problem.hidden = false;
 }
