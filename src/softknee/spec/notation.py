@@ -21,7 +21,7 @@ from ..errors import FormulaError
 
 LETTERS = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "eps", "ϵ": "eps", "ζ": "zeta", "η": "eta",
-    "θ": "theta", "κ": "kappa", "λ": "lam", "μ": "mu", "µ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho",
+    "θ": "theta", "κ": "kappa", "λ": "lam", "μ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho",
     "σ": "sigma", "τ": "tau", "φ": "phi", "ϕ": "phi", "χ": "chi", "ψ": "psi", "ω": "omega",
 }  # fmt: skip
 _SIGNS = {
@@ -34,6 +34,7 @@ _TOKEN = re.compile(
     r"(?P<blank>[ ]+)"
     r"|(?P<number>0[xXbBoO]\w+|(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*|√)"
+    rf"|(?P<greek>[{''.join(LETTERS)}](?:_?[0-9]+)?)"
     r"|(?P<string>'[^']*'|\"[^\"]*\")"
     r"|(?P<sign>\*\*|[<>=!:]=|//|.)",
     re.DOTALL,
@@ -87,31 +88,20 @@ def _tokens(text: str) -> list[_Token]:
     tokens = []
     for match in _TOKEN.finditer(text):
         kind, word = match.lastgroup or "sign", match[0]
-        usual = unicodedata.normalize("NFKC", word) if not word.isascii() and word not in _RAISED else word
+        usual = unicodedata.normalize("NFKC", word)  # of letters that were copied from mathematics
         if word in _RAISED:
             kind, word = "raised", _RAISED[word]
-        elif word in LETTERS or usual in LETTERS:
-            kind, word = "name", LETTERS.get(word) or LETTERS[usual]
+        elif kind == "greek" or usual in LETTERS:
+            kind, word = "name", LETTERS[usual[0]] + usual[1:]
         elif word in "([":
             kind = "open"
         elif word in ")]":
             kind = "close"
-        elif kind == "name" and word in _KEYWORDS:
+        elif word in _KEYWORDS:
             kind = "keyword"
         word = _WORDS.get(word, word) if kind == "name" else _SIGNS.get(word, word)
         tokens.append(_Token(kind, word, match.start(), match.end()))
-    # An index belongs to its letter: α1, β_2.
-    joined: list[_Token] = []
-    for token in tokens:
-        before = joined[-1] if joined else None
-        greek = (
-            before is not None and before.kind == "name" and text[before.start] in LETTERS and before.end == token.start
-        )
-        if before is not None and greek and (token.kind == "number" or token.written.startswith("_")):
-            joined[-1] = _Token("name", before.written + token.written, before.start, token.end)
-        else:
-            joined.append(token)
-    return joined
+    return tokens
 
 
 def _pair(tokens: list[_Token]) -> None:
