@@ -6,9 +6,9 @@
 
 Names are x, the parameters, pi and e; numbers; + - * / and ** with a small whole power, or any power of a number above
 0; comparisons with and, or, not inside `where` and `piecewise`; and the functions below, in capitals too. `notation`
-reads what people write beside that: 2x, |x|, e^x, Greek letters. The text becomes Python's syntax tree, and each node that is
-not on the list is refused with a `FormulaError` that says what and where. Limits on length, depth, powers, size of
-numbers and number of pieces keep a hostile text from costing more than a moment.
+reads what people write beside that: 2x, |x|, e^x, Greek letters. The text becomes Python's syntax tree, and each node
+that is not on the list is refused with a `FormulaError` that says what and where. Limits on length, depth, powers, size
+of numbers and number of pieces keep a hostile text from costing more than a moment.
 """
 
 from __future__ import annotations
