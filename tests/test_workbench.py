@@ -2,6 +2,7 @@
 
 import base64
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 import torch
 from scipy import integrate, special, stats
 
+from softknee.app.workbench import sheet
 from softknee.app.workbench.reading import read, slider_for_width
 from softknee.app.workbench.workers import answer
+from softknee.design.proof.certificate import Enclosure
 from softknee.errors import SoftkneeError
+from softknee.registry import get
 from workbench_jobs import NORMAL, asked, done, points, refused
 
 pytest.importorskip("latex2mathml", reason="latex2mathml is not installed; the extra 'web' brings it")
@@ -208,7 +212,8 @@ def test_a_new_name_with_a_value_is_a_parameter() -> None:
     assert result.act(at, **result.given).item() == pytest.approx(0.5 / (1 + math.exp(-1)) - 1, rel=1e-14)
     with pytest.raises(SoftkneeError, match="above 0"):
         read({"text": "x * sigmoid(beta * x)", "values": {"beta": -2.0}})
-    assert read({"text": "srelu", "values": {"beta": 3.0}}).values == {"delta": 0.01}  # what it does not have is let go
+    # What it does not have is let go, and what is left out is the definition's own.
+    assert read({"text": "srelu", "values": {"beta": 3.0}}).values == {"delta": get("srelu").param("delta").default}
 
 
 def test_the_width_of_a_mollifier_can_become_a_slider() -> None:
@@ -285,6 +290,16 @@ def test_the_certificate_in_rows() -> None:
     gelu = {name: value for name, value, _ in done("certificate", asked("gelu"))["rows"]}
     assert gelu["Lipschitz constant"] == "1.1289041…"
     assert gelu["smoothness"] == "C∞"
+
+
+def test_what_is_proved_of_a_table_is_an_interval_rounded_outward() -> None:
+    pytest.importorskip("flint", reason="python-flint is not installed; the extra 'design' brings it")
+    rows = {name: value for name, value, _ in done("certificate", asked("squaf", z4=-0.5))["rows"]}
+    assert rows["monotone"] == "no"
+    assert rows["smoothness"] == "C∞"
+    proved = Enclosure(Fraction(101177123456, 10**11), Fraction(101522999999, 10**11))
+    assert sheet._number(proved) == "1.01177 to 1.01523"
+    assert sheet._number(Enclosure(Fraction(-1, 3), math.inf)) == "at least −0.333334"
 
 
 @pytest.mark.parametrize(("text", "domain"), [("log(x)", "x > 0"), ("sqrt(x)", "x ≥ 0"), ("1/x", "x ≠ 0")])

@@ -151,8 +151,9 @@ def pieces_of(expr: Expr) -> Pieces:
     """The pieces, each in the shortest of a few forms; guards of the arithmetic are left out."""
     written = expr.replace(lambda node: isinstance(node, _SPELLED_OUT), lambda node: node.elementary(*node.args))
     written = _decimals(written)
+    several = any(isinstance(node, Piecewise) for node in written.args)  # parts of a sum read best as they are
     try:
-        pieces = split(written)
+        pieces = split(written, tidy=not several)
     except DefinitionError:
         return Pieces((), (written,))
     kept = [not (seam.is_number and abs(float(seam)) > _GUARD) for seam in pieces.seams]
@@ -165,8 +166,8 @@ def pieces_of(expr: Expr) -> Pieces:
         elif seam < 0:
             parts[-1] = part
     as_given = [value for value, _ in written.args] if isinstance(written, Piecewise) else [written]
-    if any(isinstance(node, Piecewise) for node in written.args):
-        as_given += split(written, tidy=False).parts
+    if several:
+        return Pieces(tuple(seams), tuple(map(_shortest, parts)))
     given = {sympy.expand(value): value for value in as_given}
     return Pieces(tuple(seams), tuple(_shortest(given.get(sympy.expand(part), part)) for part in parts))
 

@@ -13,12 +13,11 @@ from ...kernels.dispatch import triton_prints
 from ...kernels.triton_source import backward_flat, compute, forward_flat
 from ...lab.chart import png_of, svg_of
 from ...lab.figures import DISTINCT, Line, orders_of, panels, seams_of
-from ...lab.gallery import formula_of
 from ...nn.make import CLASSES
 from ...spec import Activation, SoftTable
 from ...spec.notation import plain_text
 from .reading import ChosenFunction, read
-from .sheet import latex_of, limit_line
+from .sheet import equations, latex_of, limit_line
 
 MOST = 4
 
@@ -120,7 +119,7 @@ def latex(function: ChosenFunction) -> str:
     act = function.act
     lines = [
         f"% {act.name}: {function.text}",
-        *(latex_of(formula_of(act, order, function.values), order) for order in range(3)),
+        *(latex_of(equation, order) for order, equation in enumerate(equations(function))),
     ]
     return "\n".join(lines) + "\n"
 

@@ -387,7 +387,10 @@ def depth(query: dict[str, Any]) -> dict[str, Any]:
             reply["why"] = run.why
             run = propagation(function.act, DEPTH, weight_variance=gain**2, **settings)
     except SoftkneeError as error:
-        return {**reply, "why": str(error), "one_minus_c": []}
+        name = function.act.name
+        why = str(error)
+        why = f"The function{why.removeprefix(name)}" if why.startswith(f"{name} ") else why
+        return {**reply, "why": why, "one_minus_c": []}
     return {
         **reply,
         "gain": gain,

@@ -7,6 +7,7 @@ import math
 import re
 import struct
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from html import escape
@@ -198,12 +199,12 @@ _PRIME = re.compile(r"<msup><mi>f</mi><mi>(&#x0?203[23];)</mi></msup>")
 def formulas(query: dict[str, Any]) -> dict[str, Any]:
     """f, f' and f'' of {"function": ...}: MathML, LaTeX, and a line of text; and whether they hang on its numbers."""
     function = read(query.get("function"))
-    equations = _equations(function)
-    made = [_formula(function, order, equation) for order, equation in enumerate(equations)]
-    return {"formulas": made, "at_numbers": any(equation.at_numbers for equation in equations)}
+    made = equations(function)
+    rows = [_formula(function, order, equation) for order, equation in enumerate(made)]
+    return {"formulas": rows, "at_numbers": any(equation.at_numbers for equation in made)}
 
 
-def _equations(function: ChosenFunction) -> list[Formula]:
+def equations(function: ChosenFunction) -> list[Formula]:
     """Made once for each order of the pieces on the line, which is all that numbers change in them."""
     places = None if isinstance(function.act, SoftTable) else seam_places(function.act)
     numbers = sympy_numbers(function)
@@ -260,7 +261,7 @@ def certificate(query: dict[str, Any]) -> dict[str, Any]:
     act = function.act
     values: dict[str, Any] = {name: repr(value) for name, value in function.values.items()}
     if isinstance(act, SoftTable):
-        return {"rows": [], "open": ["Of a table the page proves nothing; sk.design.certify takes its points z."]}
+        values |= {**function.options, "z": [repr(z) for z in function.points]}
     try:
         proved = certify(act, seconds=SECONDS * (LONGER if query.get("longer") else 1), **values)
     except MissingToolError as error:
@@ -319,8 +320,20 @@ def _number(value: Enclosure) -> str:
     """Digits that are proved; dots where the number goes on. (0.025 is often proved give or take 5e-60.)"""
     near = float(value)
     if math.isnan(near):
-        return "not settled"
+        if math.isinf(value.lower) == math.isinf(value.upper):
+            return "not settled"
+        is_least = math.isinf(value.upper)
+        end = _outward(value.lower, ROUND_FLOOR) if is_least else _outward(value.upper, ROUND_CEILING)
+        return f"at {'least' if is_least else 'most'} {end}"
     if math.isinf(near):
         return "−∞" if near < 0 else "∞"
+    if float(value.width) > 10.0**-_DIGITS * max(1.0, abs(near)):
+        return f"{_outward(value.lower, ROUND_FLOOR)} to {_outward(value.upper, ROUND_CEILING)}"
     short = f"{near:.{_DIGITS}g}"
     return short.replace("-", "−") + ("" if Fraction(short) in value else "…")
+
+
+def _outward(end: Any, rounding: str) -> str:
+    """An end of an interval to a few digits, rounded away from what lies inside."""
+    number = Context(prec=30, rounding=rounding).divide(Decimal(end.numerator), Decimal(end.denominator))
+    return str(Context(prec=_DIGITS - 2, rounding=rounding).plus(number).normalize()).replace("-", "−")

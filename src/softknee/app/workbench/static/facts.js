@@ -14,6 +14,7 @@ const jobs = {
 };
 const last = {}; // by fact: what was asked last
 const owners = {}; // by fact: the function, with its numbers, that what is shown belongs to
+const firsts = new Map(); // by text: the numbers that it was first seen with
 const moving = new Set(); // texts whose closed form hangs on the numbers: the order of its pieces does
 const WAITING = {
   formula: "Deriving …",
@@ -54,9 +55,11 @@ function nothing() {
   }
 }
 
-// A formula (but for those that say otherwise) and a cost hang on the names of the parameters and not on their numbers.
-function stand(one) {
-  return Object.fromEntries(Object.keys(one.values).map((name) => [name, 1.5]));
+// A formula (but for those that say otherwise) and a cost hang on the names of the parameters and not on their numbers:
+// they are asked for once, with the numbers of the first time.
+function stand({ text, values }) {
+  if (!firsts.has(text)) firsts.set(text, structuredClone(values));
+  return firsts.get(text);
 }
 
 // What a panel shows belongs to one function with its numbers, and is never seen under another name. With other numbers
@@ -84,15 +87,27 @@ function want(fact, body, show) {
     if (answer.error) root.replaceChildren(el("p", { class: "quiet" }, answer.error));
     else root.replaceChildren(...show(answer, body));
     if (fact === "certificate" && answer.out_of_time && !body.longer) root.append(longer(body));
-    for (const one of root.querySelectorAll(".formula")) shrink(one);
+    const cut = [...root.querySelectorAll(".formula")].filter(shrink);
+    if (cut.length) root.append(el("p", { class: "quiet" }, "It continues to the right. ", el("button", { type: "button", onclick: () => openWide(root) }, "Open wide")));
   });
 }
 
-// A formula that is a little too wide is set smaller; one that is much too wide can be scrolled.
+// A formula that is a little too wide is set smaller; one that is much too wide goes on beyond the edge, which is said.
 function shrink(holder) {
   holder.style.fontSize = "";
   const ratio = holder.clientWidth / holder.scrollWidth;
   if (ratio < 1) holder.style.fontSize = `${Math.max(11.5, 16 * ratio * 0.98)}px`;
+  return holder.classList.toggle("cut", holder.scrollWidth > holder.clientWidth + 1);
+}
+
+function openWide(root) {
+  const copies = [...root.querySelectorAll(".formula")].map((one) => one.cloneNode(true));
+  for (const one of copies) one.classList.remove("cut");
+  const close = el("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const dialog = el("dialog", { class: "wide", "aria-label": "Closed form", onclose: () => dialog.remove() }, close, ...copies);
+  for (const one of copies) one.style.fontSize = "";
+  document.body.append(dialog);
+  dialog.showModal();
 }
 
 function mathematics(text) {

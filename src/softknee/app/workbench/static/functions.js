@@ -12,7 +12,7 @@ const EXAMPLES = [
   ["x * sigmoid(beta * x)", { beta: 1.5 }],
   ["where(x > 0, x, alpha * expm1(x / alpha))", { alpha: 1 }],
 ];
-const NEW = [["gelu", {}], ["smelu", { beta: 1 }], ["swish", {}], ["relu", {}]];
+const NEW = ["gelu", "smelu", "swish", "relu"];
 
 const cards = new Map(); // by function: its elements
 let names = [];
@@ -29,8 +29,8 @@ export function startFunctions() {
   document.getElementById("add").addEventListener("click", () => {
     if (state.functions.length >= MOST) return;
     const used = state.functions.map((one) => one.text);
-    const [text, values] = NEW.find(([name]) => !used.includes(name)) ?? NEW[0];
-    state.functions.push({ text, values: { ...values }, real: [], hidden: false });
+    const text = NEW.find((name) => !used.includes(name)) ?? NEW[0];
+    state.functions.push({ text, values: {}, real: [], hidden: false });
     state.picked = state.functions.length - 1;
     changed("all");
     remember({ step: true });

@@ -4,7 +4,7 @@ import { el, key, shown, svg } from "./dom.js";
 import { picked, state } from "./state.js";
 
 const EDGE = { left: 46, right: 12, top: 8, bottom: 24 };
-const STRIP = 58; // below the first panel: the inputs
+const strip = (height) => (height < 260 ? 30 : 58); // below the first panel: the inputs
 const ORDERS = 3;
 const drawn = new Map(); // by function: the last good answer of the server, its numbers unpacked
 let shape = null; // of the inputs
@@ -99,7 +99,7 @@ function scales(panel) {
   const height = panel.picture.clientHeight || 200;
   const [low, high] = view();
   const [bottom, top] = (panel.order === 0 && held) || heights(panel.order, low, high);
-  const below = EDGE.bottom + (panel.order === 0 ? STRIP : 0);
+  const below = EDGE.bottom + (panel.order === 0 ? strip(height) : 0);
   const inner = { left: EDGE.left, right: width - EDGE.right, top: EDGE.top, bottom: height - below };
   const x = (value) => inner.left + ((value - low) / (high - low)) * (inner.right - inner.left);
   const y = (value) => inner.bottom - ((value - bottom) / (top - bottom)) * (inner.bottom - inner.top);
@@ -205,8 +205,8 @@ function drawPanel(panel) {
     if (panel.order === 2) for (const [x, weight] of data.masses) inside.append(arrow(to, x, weight, place));
   }
   if (panel.order === 0) {
-    inside.append(...gap(to));
     for (const { x, y, name } of handlesOf()) inside.append(svg("circle", { class: `handle${name ? " point" : ""} t${state.picked}`, cx: to.x(x), cy: to.y(y), r: name ? 5 : 4 }));
+    inside.append(...gap(to));
   }
   panel.picture.replaceChildren(...parts, inside, svg("g", { class: "over" }));
 }
@@ -234,7 +234,7 @@ function arrow(to, x, weight, place) {
 // The inputs, in a strip of their own that has the x of the curve above.
 function inputs(to) {
   const floor = to.height - 2;
-  const room = STRIP - 10;
+  const room = strip(to.height) - 10;
   const label = svg("text", { x: to.inner.left - 7, y: floor - 4, "text-anchor": "end" }, "inputs");
   const line = svg("line", { class: "zero", x1: to.inner.left, x2: to.inner.right, y1: floor, y2: floor });
   const put = (x) => Math.max(to.inner.left, Math.min(to.inner.right, to.x(x))).toFixed(1);

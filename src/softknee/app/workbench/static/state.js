@@ -5,7 +5,7 @@ import { plain } from "./dom.js";
 export const MOST = 4;
 const WIDEST = 1e6;
 const NARROWEST = 1e-5;
-const START = { text: "srelu", values: { delta: 1 }, real: [], hidden: false };
+const START = { text: "srelu", values: {}, real: [], hidden: false };
 
 export const state = empty();
 const watchers = [];

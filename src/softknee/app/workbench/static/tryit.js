@@ -16,7 +16,7 @@ export function startTrying() {
   const learn = el("input", { type: "checkbox", id: "try-learn" });
   const go = el("button", { type: "submit", class: "primary", id: "try-go" }, "Train");
   const stop = el("button", { type: "button", class: "stop", id: "try-stop", hidden: true, onclick: halt }, "Stop");
-  form.replaceChildren(el("label", {}, "models of each", seeds), el("label", {}, "epochs", epochs), el("label", { class: "check" }, learn, "learn the parameters"), go, stop);
+  form.replaceChildren(el("label", {}, "networks each", seeds), el("label", {}, "epochs", epochs), el("label", { class: "check" }, learn, "learn the parameters"), go, stop);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     go.disabled = true;
