@@ -418,7 +418,7 @@ def test_facts_and_code_of_the_last_good_function_stay(visit: Callable[..., Page
         page.until(lambda: not problem.is_visible(), "the end of the complaint")
     # One that could never be read has none, and does not stand beside another's.
     page.tab.locator("input[name=picked]").first.check()
-    assert set(_facts(page)) == {"As soon as the function can be read."}
+    assert set(_facts(page)) == {"The function cannot be read yet."}
     assert page.tab.locator("#take-copy").is_disabled()
     page.tab.goto(f"{page.address}?f=2+*+(")
     page.tab.locator(".problem").wait_for()

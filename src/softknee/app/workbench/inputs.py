@@ -306,7 +306,7 @@ def entropy(query: dict[str, Any]) -> dict[str, Any]:
     change, _ = mean_of(lambda x: torch.log(slope(x).abs().clamp(min=1e-300)), density, best.low, best.high, seams)
     whole, why = share > _ALL, ""
     if flat > 0:
-        why = "Flat stretches send the other inputs into single points, which have no entropy."
+        why = "Flat stretches map the other inputs to single points, which have no entropy."
     elif len(steep) > 1:
         why = "It goes up and down, and E log|f′| is the change only where it is one-to-one."
     return {

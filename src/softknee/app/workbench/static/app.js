@@ -40,6 +40,7 @@ function curve(one, { whole = false, since = null, pull = null, grip = null } = 
       one.last = grip.param = answer.pulled.param;
       remember({ step: whole, by: "pull" });
     }
+    for (const { name, value } of answer.params) asked.values[name] = value; // also those that were never moved
     const data = { ...unpacked(answer), text, asked };
     data.natural ??= known(one)?.natural;
     keep(one, data);
@@ -95,7 +96,7 @@ watch((what, detail) => {
 
 // -- colours and the link ----------------------------------------------------------------------------------
 
-const THEMES = { auto: ["◐", "as the system has them"], light: ["☀", "light"], dark: ["☾", "dark"] };
+const THEMES = { auto: ["◐", "as in the system"], light: ["☀", "light"], dark: ["☾", "dark"] };
 
 function theme(name) {
   const button = document.getElementById("theme");

@@ -51,7 +51,7 @@ function nothing() {
     delete owners[fact];
     const root = document.getElementById(fact);
     root.setAttribute("aria-busy", "false");
-    root.replaceChildren(el("p", { class: "quiet" }, "As soon as the function can be read."));
+    root.replaceChildren(el("p", { class: "quiet" }, "The function cannot be read yet."));
   }
 }
 
@@ -151,9 +151,9 @@ function percent(share) {
 function showEntropy(found) {
   const pairs = [];
   if (found.change !== null) pairs.push(["entropy change H(f(X)) − H(X)", `${found.change > 0 ? "+" : ""}${shown(found.change)} nats`]);
-  if (found.change !== null && !found.whole) pairs.push(["… of the inputs", `${percent(found.share)}, ${stretch(found)}`]);
-  if (found.flat > 1e-9) pairs.push(["sent into single points", percent(found.flat)]);
-  if (found.mean !== null) pairs.push(["mean and deviation of f(X)", `${shown(found.mean, 3)}, ${shown(found.deviation, 3)}`]);
+  if (found.change !== null && !found.whole) pairs.push(["for these inputs alone", `${percent(found.share)}, ${stretch(found)}`]);
+  if (found.flat > 1e-9) pairs.push(["mapped to single points", percent(found.flat)]);
+  if (found.mean !== null) pairs.push(["mean, standard deviation of f(X)", `${shown(found.mean, 3)}, ${shown(found.deviation, 3)}`]);
   if (found.slope_square !== null) pairs.push(["mean of f′(X)²", shown(found.slope_square, 3)]);
   return [list(pairs), ...(found.words ? [el("p", { class: "quiet" }, found.words)] : [])];
 }

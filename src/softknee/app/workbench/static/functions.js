@@ -58,15 +58,15 @@ export function drawCards() {
   });
   const add = document.getElementById("add");
   add.disabled = state.functions.length >= MOST;
-  add.textContent = add.disabled ? "Four functions are the most" : "+ Add a function";
+  add.textContent = add.disabled ? "At most four functions" : "+ Add a function";
 }
 
 function options() {
   const group = (label, list) => el("optgroup", { label }, ...list.map(([value, title]) => el("option", { value, title }, value)));
   return [
-    el("option", { value: "" }, "own text"),
+    el("option", { value: "" }, "own formula"),
     group("The zoo", names.map((one) => [one.name, one.about])),
-    group("Made with an engine or a formula", EXAMPLES.map(([text]) => [text, ""])),
+    group("Examples to change", EXAMPLES.map(([text]) => [text, ""])),
   ];
 }
 

@@ -70,7 +70,7 @@ export function refreshTaking() {
   const text = good ? JSON.stringify(good) : "";
   if (text === last) return;
   last = text;
-  note = good ? "…" : "As soon as the function can be read.";
+  note = good ? "…" : "The function cannot be read yet.";
   if (!good) {
     job.cancel();
     return settle(null, false);

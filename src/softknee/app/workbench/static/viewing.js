@@ -71,6 +71,7 @@ function grasp(panel, event) {
   panel.picture.setPointerCapture(event.pointerId);
   panel.picture.classList.add("dragging");
   holdScale(panel);
+  cross(null);
   const x = handle?.x ?? placeAt(panel, event.clientX);
   const start = heightAt(panel, event.clientY);
   return { one, handle, x, off: (handle?.y ?? valueAt(known(one), 0, x) ?? start) - start, wish: null };
@@ -89,7 +90,6 @@ function bend(panel, grip, event) {
     grip.wish.pull = { joint: handle.joint, x: placeAt(panel, event.clientX), prefer: one.last };
   } else {
     grip.wish.pull = { x, y, param: grip.param, prefer: one.last };
-    cross(x);
   }
   changed("function", grip.wish);
 }
