@@ -105,6 +105,55 @@ def test_only_a_text_is_a_formula(value: object) -> None:
         parse(value)  # pyright: ignore[reportArgumentType]
 
 
+TYPED = {
+    "e^x": "exp(x)",
+    "2^x": "exp(log(2) * x)",
+    "2x": "2 * x",
+    "2x^2 − 3x": "2 * x**2 - 3 * x",
+    "|x|": "abs(x)",
+    "|x - |x||": "abs(x - abs(x))",
+    "2|x|": "2 * abs(x)",
+    "3(x + 1)(x - 1)": "3 * (x + 1) * (x - 1)",
+    "x sigmoid(βx)": "x * sigmoid(beta * x)",
+    "x·Sigmoid(𝛽 x)": "x * sigmoid(beta * x)",
+    "x²sqrt(x²)": "x**2 * sqrt(x**2)",
+    "√(1 + x²)": "sqrt(1 + x**2)",
+    "(1 + x^2)^0.5": "sqrt(1 + x**2)",
+    "e^-x^2": "exp(-x**2)",
+    "2e^x + 2e3x": "2 * exp(x) + 2000 * x",
+    "WHERE(X ≥ 0, ReLU(x), π x)": "where(x >= 0, relu(x), pi * x)",
+    "where(x > 0 and x < 1, x, 0)": "where((x > 0) and (x < 1), x, 0)",
+}
+
+
+@pytest.mark.parametrize("typed", TYPED)
+def test_what_people_type_is_read(typed: str) -> None:
+    assert sympy.simplify(parse(typed, params=(BETA,)) - parse(TYPED[typed], params=(BETA,))) == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("1/2x", "write /(2 * x) or /2 * x."),
+        ("e^2x", "write ^(2 * x) or ^2 * x."),
+        ("x / (x + 1)(x + 2)", "write /((x + 1) * (...)) or /(x + 1) * (...)."),
+        ("x^-2|x|", "write ^(-2 * |...|) or ^-2 * |...|."),
+        ("|x|x|x|", "write abs(...), or * between the factors."),
+        ("|x", "A bar | is not closed"),
+        ("x | 1", "A bar | is not closed"),
+        ("x(x + 1)", "For a product write x * (...)."),
+        ("beta(x + 1)", "For a product write beta * (...)."),
+        ("sin x", "'sin' is a function; inside a formula write sin(x)."),
+        ("x2 + 1", "write x**2 for a power, 2 * x for a product."),
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_refused_with_both(typed: str, words: str) -> None:
+    with pytest.raises(FormulaError) as refused:
+        parse(typed, params=(BETA,))
+    assert words in str(refused.value)
+    assert refused.value.span is not None
+
+
 def test_a_misspelt_function_gets_a_suggestion() -> None:
     with pytest.raises(FormulaError, match="Did you mean 'sigmoid'"):
         parse("sigmiod(x)")

@@ -49,6 +49,17 @@ def test_a_name_is_the_definition_itself() -> None:
     assert definition(" silu ") is sk.get("swish")
 
 
+def test_names_are_read_in_capitals_and_letters_in_greek() -> None:
+    for text, name in (("GELU", "gelu"), ("LeakyReLU", "leaky_relu"), ("softknee:SReLU", "srelu"), ("ReLU6", "relu6")):
+        assert sk.get(text) is sk.get(name)
+    assert sk.get("SReLU(delta=0.5)").param("delta").default == 0.5
+    act = definition("α·SReLU(x, delta=0.5) + Mollify(ReLU, box, width=δ)", params={"alpha": 2.0})
+    assert {p.name for p in act.params} == {"alpha", "delta"}
+    assert act.recipe.isascii()
+    with pytest.raises(sk.UnknownActivationError):
+        sk.get("GELUU")
+
+
 def test_a_formula_with_declared_parameters() -> None:
     act = definition("x * sigmoid(beta * x) + g", params={"beta": 2.0, "g": "0.5:real"})
     assert act.params == (Param("beta", 2.0, Positive()), Param("g", 0.5, Real()))

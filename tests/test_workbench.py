@@ -2,6 +2,7 @@
 
 import base64
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,12 @@ import pytest
 import torch
 from scipy import integrate, special, stats
 
+from softknee.app.workbench import sheet
 from softknee.app.workbench.reading import read, slider_for_width
 from softknee.app.workbench.workers import answer
+from softknee.design.proof.certificate import Enclosure
 from softknee.errors import SoftkneeError
+from softknee.registry import get
 from workbench_jobs import NORMAL, asked, done, points, refused
 
 pytest.importorskip("latex2mathml", reason="latex2mathml is not installed; the extra 'web' brings it")
@@ -42,6 +46,22 @@ def test_a_kink_is_a_point_mass_and_a_jump_a_gap() -> None:
     assert np.isnan(slope[:-1]).sum() == 1  # one gap between the two runs
 
 
+@pytest.mark.parametrize("text", ["log(x)", "sqrt(x)", "log(x) + relu(x)"])
+def test_nothing_is_drawn_where_a_function_has_no_value(text: str) -> None:
+    for line in done("curve", asked(text) | {"low": -2, "high": 2})["curve"]["lines"]:
+        x, y = points(line)
+        assert x[np.isfinite(y)].min() > -1e-6
+        assert np.isfinite(y[x > 1e-6]).all()
+
+
+def test_a_pole_is_a_gap() -> None:
+    for text, low in (("1/x", -2), ("1/(x - 0.3)", -2), ("1/x", -2.1)):
+        line = done("curve", asked(text) | {"low": low, "high": 2})["curve"]["lines"][0]
+        y = np.frombuffer(base64.b64decode(line["y"]), "<f8")
+        crossing = np.flatnonzero((y[:-1] < 0) & (y[1:] > 0))
+        assert len(crossing) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "values", "distance", "place"),
     [
@@ -69,11 +89,66 @@ def test_the_distance_to_the_hard_limit(text: str, values: dict, distance: float
 
 def test_sliders_have_room_for_what_is_allowed() -> None:
     params = {p["name"]: p for p in done("curve", asked("lambda_gelu", lam=1.0))["params"]}
-    assert params["lam"]["low"] == 1
+    assert params["lam"]["travel"][0] == 1
     for name in ("srelu", "generalized_smelu", "crrelu", "squaf"):
         for p in done("curve", asked(name))["params"]:
-            assert p["low"] < p["value"] < p["high"]
-            assert p["scale"] == "linear" or p["low"] > 0
+            low, high = p["travel"][0], p["travel"][-1]
+            assert low < p["value"] < high
+            assert p["travel"] == sorted(p["travel"])
+
+
+def test_equal_travel_is_about_equal_visible_change() -> None:
+    """Also of a definition whose usual value is a hundredth of what can be seen."""
+    for text, values in (("srelu", {"delta": 0.01}), ("x * sigmoid(beta * x)", {"beta": 1.0}), ("a * x", {"a": 1.0})):
+        name = next(iter(values))
+        (p,) = done("curve", asked(text, **values) | {"low": -3, "high": 3, "natural": True})["params"]
+        lines = []
+        for value in p["travel"]:
+            line = done("curve", asked(text, **{name: value}) | {"low": -3, "high": 3})["curve"]["lines"][0]
+            lines.append(np.interp(np.linspace(-2.9, 2.9, 200), *points(line)))
+        change = np.abs(np.diff(lines, axis=0)).max(axis=1)
+        assert change.max() < 3 * np.median(change)
+        assert np.quantile(change, 0.1) > np.median(change) / 5  # a tenth of the way is for values beyond sight
+
+
+def test_room_for_a_large_number_goes_with_it() -> None:
+    ends = [done("curve", asked("srelu", delta=value))["params"][0]["travel"][-1] for value in (1.0, 1000.0, 1.0)]
+    assert ends[1] == 1000
+    assert ends[0] == ends[2] < 100
+
+
+def test_a_parameter_follows_a_curve_that_is_dragged() -> None:
+    view = {"low": -3, "high": 3}
+    pulled = done("curve", asked("srelu", delta=1.0) | view | {"pull": {"x": 0, "y": 0.3}})
+    assert pulled["pulled"] == {"param": "delta", "value": pytest.approx(1.6, rel=1e-3)}
+    x, y = points(pulled["curve"]["lines"][0])
+    assert np.interp(0, x, y) == pytest.approx(0.3, abs=1e-3)
+    # The joint of the pieces lies at delta.
+    joints = {handle["x"]: handle["joint"] for handle in pulled["handles"]}
+    assert set(joints) == {-pulled["pulled"]["value"], pulled["pulled"]["value"]}
+    pull = {"joint": max(joints.items())[1], "x": 2.0}
+    assert done("curve", asked("srelu", delta=1.0) | view | {"pull": pull})["pulled"]["value"] == pytest.approx(2.0)
+    # Of several parameters the one that moves the curve most there, or the one that was moved last.
+    both = asked("a * tanh(b * x)", a=1.0, b=1.0) | view
+    assert done("curve", both | {"pull": {"x": 2.5, "y": 0.8}})["pulled"]["param"] == "a"
+    pull = {"x": 0.5, "y": 0.8, "prefer": "b"}
+    result = done("curve", both | {"pull": pull})["pulled"]
+    assert result == {"param": "b", "value": pytest.approx(math.atanh(0.8) / 0.5, rel=1e-3)}
+    # What cannot be reached is approached.
+    assert done("curve", both | {"pull": {"x": 0.5, "y": 7, "param": "b"}})["pulled"]["value"] == 10
+    assert "no parameter" in refused("curve", asked("relu") | view | {"pull": {"x": 0, "y": 1}})["error"]
+    for wrong in (5, {"x": "a", "y": 1}, {"x": float("nan"), "y": 0}, {"joint": 9, "x": 0}):
+        refused("curve", asked("srelu", delta=1.0) | view | {"pull": wrong})
+
+
+def test_a_point_of_a_table_is_a_value() -> None:
+    usual = done("curve", asked("squaf") | {"low": -3, "high": 3})
+    assert [handle["name"] for handle in usual["handles"]] == [f"z{i}" for i in range(13)]
+    moved = done("curve", asked("squaf", z4=1.5, alpha=20.0) | {"low": -3, "high": 3})
+    x, y = points(moved["curve"]["lines"][0])
+    assert moved["handles"][4] == {"name": "z4", "x": -1.0, "y": 1.5}
+    assert np.interp(-1.0, x, y) == pytest.approx(1.5, abs=0.05)
+    assert "1.5" in done("take", asked("squaf", z4=1.5))["python"]["text"]
 
 
 def test_the_view_may_be_asked_for() -> None:
@@ -88,40 +163,46 @@ def test_the_view_may_be_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "cause", "unknown"),
+    ("text", "cause"),
     [
-        ("x * sigmoid(bta * x)", "bta", "bta"),
-        ("  x + foo", "foo", "foo"),
-        ("mollify(relu, bxo, width=0.1)", "bxo", None),
-        ("mollify(relu, box, widht=0.1)", "widht", None),
-        ("x +* 3", "*", None),
-        ("sigmiod(x)", "sigmiod", None),
-        ("where(x > 1, x, 1 / 0)", "1 / 0", None),
-        ("where(x = 1, x, 0)", None, None),
-        ("x ** 99", "x ** 99", None),
-        ("srelux", "srelux", None),
-        ("x.real", "x.real", None),
-        ("x * sigmoid(β * x)", "β", None),
-        ("(x", None, None),
-        ("", None, None),
+        ("x * sigmoid(x2 * x)", "x2"),
+        ("  x + beta(x)", "beta"),
+        ("mollify(relu, bxo, width=0.1)", "bxo"),
+        ("mollify(rleu, box, width=0.1)", "rleu"),
+        ("mollify(relu, box, widht=0.1)", "widht"),
+        ("x +* 3", "*"),
+        ("α x + 2x +* 3", "*"),
+        ("αβ + sigmiod(x)", "sigmiod"),
+        ("where(x > 1, x, 1 / 0)", "1 / 0"),
+        ("where(x = 1, x, 0)", None),
+        ("2x + x^99", "x^99"),
+        ("|x| + 1/2x", "/2x"),
+        ("srelux", "srelux"),
+        ("x.real", "x.real"),
+        ("x * sigmoid(語 * x)", "語"),
+        ("(x", None),
+        ("", None),
     ],
 )
-def test_an_error_marks_its_cause(text: str, cause: str | None, unknown: str | None) -> None:
+def test_an_error_marks_its_cause(text: str, cause: str | None) -> None:
     result = refused("curve", asked(text))
     assert result["error"].endswith((".", "?"))
     assert len(result["error"]) < 220
     if cause is not None:
         first, behind = result["span"]
         assert text[first:behind] == cause
-    assert result.get("unknown") == unknown
 
 
-@pytest.mark.parametrize(
-    ("sign", "cure"),
-    [("β", "; write beta."), ("𝛿", "; write delta."), ("−", "; write -."), ("²", "; write **2."), ("語", "formula.")],
-)
-def test_a_sign_of_mathematics_is_named_with_what_to_write(sign: str, cure: str) -> None:
+@pytest.mark.parametrize(("sign", "cure"), [("ｘ", "; write x."), ("語", "formula.")])
+def test_a_sign_that_is_not_of_the_language_is_named_with_what_to_write(sign: str, cure: str) -> None:
     assert refused("curve", asked(f"x {sign}"))["error"].endswith(cure)
+
+
+def test_every_new_name_is_a_slider_at_once() -> None:
+    params = done("curve", asked("a * tanh(βx) + c²"))["params"]
+    assert [(p["name"], p["value"], p["own"]) for p in params] == [("a", 1, True), ("beta", 1, True), ("c", 1, True)]
+    with pytest.raises(SoftkneeError, match="moves 12 at most"):
+        read({"text": "x + " + " + ".join(f"a{i}" for i in range(13))})
 
 
 def test_a_new_name_with_a_value_is_a_parameter() -> None:
@@ -131,7 +212,8 @@ def test_a_new_name_with_a_value_is_a_parameter() -> None:
     assert result.act(at, **result.given).item() == pytest.approx(0.5 / (1 + math.exp(-1)) - 1, rel=1e-14)
     with pytest.raises(SoftkneeError, match="above 0"):
         read({"text": "x * sigmoid(beta * x)", "values": {"beta": -2.0}})
-    assert read({"text": "srelu", "values": {"beta": 3.0}}).values == {"delta": 1.0}  # what it does not have is let go
+    # What it does not have is let go, and what is left out is the definition's own.
+    assert read({"text": "srelu", "values": {"beta": 3.0}}).values == {"delta": get("srelu").param("delta").default}
 
 
 def test_the_width_of_a_mollifier_can_become_a_slider() -> None:
@@ -185,6 +267,18 @@ def test_formulas_are_mathematics_for_a_browser() -> None:
     assert formulas[2]["text"] == "0 if x < -beta; 1 / (2 * beta) if x < beta; 0 otherwise"
 
 
+def test_a_closed_form_is_one_list_of_cases_also_where_their_order_hangs_on_the_numbers() -> None:
+    text = "mollify(hardtanh, box, width=delta)"
+    for delta, seams, condition in ((0.4, 4, "\\delta < 1"), (1.5, 4, "\\delta > 1")):
+        result = done("formulas", asked(text, delta=delta))
+        assert result["at_numbers"]
+        first = result["formulas"][0]
+        assert first["latex"].count(r"\begin{cases}") == 1
+        assert first["latex"].count(r"\\\\"[:2]) >= seams
+        assert condition in first["latex"]
+    assert not done("formulas", asked("srelu"))["at_numbers"]
+
+
 def test_the_certificate_in_rows() -> None:
     pytest.importorskip("flint", reason="python-flint is not installed; the extra 'design' brings it")
     rows = {name: (value, where) for name, value, where in done("certificate", asked("smelu", beta=0.1))["rows"]}
@@ -196,6 +290,25 @@ def test_the_certificate_in_rows() -> None:
     gelu = {name: value for name, value, _ in done("certificate", asked("gelu"))["rows"]}
     assert gelu["Lipschitz constant"] == "1.1289041…"
     assert gelu["smoothness"] == "C∞"
+
+
+def test_what_is_proved_of_a_table_is_an_interval_rounded_outward() -> None:
+    pytest.importorskip("flint", reason="python-flint is not installed; the extra 'design' brings it")
+    rows = {name: value for name, value, _ in done("certificate", asked("squaf", z4=-0.5))["rows"]}
+    assert rows["monotone"] == "no"
+    assert rows["smoothness"] == "C∞"
+    proved = Enclosure(Fraction(101177123456, 10**11), Fraction(101522999999, 10**11))
+    assert sheet._number(proved) == "1.01177 to 1.01523"
+    assert sheet._number(Enclosure(Fraction(-1, 3), math.inf)) == "at least −0.333334"
+
+
+@pytest.mark.parametrize(("text", "domain"), [("log(x)", "x > 0"), ("sqrt(x)", "x ≥ 0"), ("1/x", "x ≠ 0")])
+def test_a_certificate_says_where_a_function_is_defined(text: str, domain: str) -> None:
+    pytest.importorskip("flint", reason="python-flint is not installed; the extra 'design' brings it")
+    result = done("certificate", asked(text))
+    assert result["domain"] == domain
+    assert result["rows"] == []
+    assert "oo" not in " ".join(result["open"])
 
 
 def test_entropy_against_closed_forms_and_quadrature() -> None:

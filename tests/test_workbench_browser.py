@@ -31,18 +31,19 @@ def test_the_first_minute(visit: Callable[..., Page]) -> None:
     assert page.tab.title() == "softknee workbench"
     assert all(len(page.curve(order=order)) > 1000 for order in range(3))
     assert page.tab.locator(".panel.main path.limit").count() == 1
-    assert page.text("#distance") == "sup |f − relu| = 0.1875"
+    delta = sk.get("srelu").param("delta").default
+    assert page.text("#distance") == f"sup |f − relu| = {3 * delta / 16:.6g}"
     page.tab.locator("#formula math").first.wait_for(state="attached")
     assert page.tab.locator("#formula math").count() == 3
     assert page.tab.locator("#formula math mfrac").first.bounding_box()["height"] > 10
     rows = dict(row.split("\n", 1) for row in _rows(page, "#certificate"))
     assert rows["Lipschitz constant"].startswith("1")
     assert rows["smoothness"] == "C²"
-    assert rows["distance to relu"].startswith("0.1875")
-    assert "−∞ … −1" in rows["exactly 0"]
+    assert rows["distance to relu"].startswith(f"{3 * delta / 16:.6g}")
+    assert f"−∞ … −{delta:g}" in rows["exactly 0"]
     assert "nats" in page.text("#entropy dl")
     page.tab.locator("#depth svg path").wait_for(state="attached")
-    assert "gain 1.3" in page.text("#depth dl")
+    assert "gain 1." in page.text("#depth dl")
     page.tab.locator("#cost button").wait_for()
     assert page.tab.locator("#cost .bar").count() == (0 if "is busy" in page.text("#cost") else 6)
     page.until(lambda: page.tab.locator("article select option").count() > 30, "the names of the zoo")
@@ -61,7 +62,7 @@ def slowdown() -> float:
     return (time.monotonic() - begin) / (time.process_time() - start)
 
 
-def test_a_slider_bends_the_curve_within_a_tenth_of_a_second(visit: Callable[..., Page]) -> None:
+def test_a_slider_bends_the_curve_within_a_twentieth_of_a_second(visit: Callable[..., Page]) -> None:
     page = visit("srelu~delta=1")
     page.tab.locator("#cost button").wait_for()  # what is measured and proved first is done
     page.tab.locator("#depth svg").wait_for()
@@ -74,11 +75,11 @@ def test_a_slider_bends_the_curve_within_a_tenth_of_a_second(visit: Callable[...
         times = page.tab.evaluate("() => workbench.latencies")
         halts += time.monotonic() - begin > 0.5
         # The quickest is what the page itself takes; where more runs than there are cores, everybody waits.
-        if presses >= 23 and len(times) >= 8 and min(times) < 100:
+        if presses >= 23 and len(times) >= 8 and min(times) < 50:
             break
     assert len(times) >= 8, times
     slow = slowdown()
-    assert min(times) < (100 if slow < 1.2 else 400 * slow), (times, slow)
+    assert min(times) < (50 if slow < 1.2 else 200 * slow), (times, slow)
     # It does not pile up: one question is on its way at a time.
     asked = page.tab.evaluate(
         "() => performance.getEntriesByType('resource').filter((one) => one.name.endsWith('/api/curve'))"
@@ -115,17 +116,19 @@ def test_a_slider_bends_the_curve_within_a_tenth_of_a_second(visit: Callable[...
 def test_a_wrong_text_is_marked_and_the_last_good_curve_stays(visit: Callable[..., Page]) -> None:
     page = visit("gelu")
     field, before = page.tab.locator("article textarea"), page.curve()
-    field.fill("x * sigmoid(bta * x)")
-    assert page.text(".problem mark") == "bta"
-    assert "There is no 'bta'" in page.text(".problem")
+    field.fill("x * sigmiod(bta * x)")
+    assert page.text(".problem mark") == "sigmiod"
+    assert "There is no function 'sigmiod'" in page.text(".problem")
     assert field.get_attribute("aria-invalid") == "true"
     assert page.curve() == before
     field.fill("x * sigmoid(bta * x) +* 2")
     page.until(lambda: page.text(".problem mark") == "*", "the mark of the syntax")
     assert page.curve() == before
+    field.fill("c x sigmoid(bta x) + c^2 - c|c|")  # a new name is a slider at once, and all of them
+    for name in ("bta", "c"):
+        page.tab.locator(f"[data-param={name}] input[type=range]").wait_for()
     field.fill("x * sigmoid(bta * x)")
-    page.tab.get_by_role("button", name="Make bta a slider").click()
-    page.tab.locator("[data-param=bta] input[type=range]").wait_for()
+    page.until(lambda: page.tab.locator("[data-param=c]").count() == 0, "the end of c")
     after = page.changed(before)
     assert not page.tab.locator(".problem").is_visible()
     page.tab.get_by_label("may be 0 or negative").check()
@@ -415,7 +418,7 @@ def test_facts_and_code_of_the_last_good_function_stay(visit: Callable[..., Page
         page.until(lambda: not problem.is_visible(), "the end of the complaint")
     # One that could never be read has none, and does not stand beside another's.
     page.tab.locator("input[name=picked]").first.check()
-    assert set(_facts(page)) == {"As soon as the function can be read."}
+    assert set(_facts(page)) == {"The function cannot be read yet."}
     assert page.tab.locator("#take-copy").is_disabled()
     page.tab.goto(f"{page.address}?f=2+*+(")
     page.tab.locator(".problem").wait_for()

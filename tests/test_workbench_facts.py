@@ -62,6 +62,33 @@ def test_facts_of_another_function_or_of_other_numbers_are_never_shown_as_its_ow
     assert "0.375" in page.text("#certificate")
 
 
+def test_a_function_that_is_not_defined_everywhere(visit: Callable[..., Page]) -> None:
+    page = visit("log(x)")
+    page.until(lambda: "defined for\nx > 0" in page.text("#certificate"), "where it is defined")
+    assert "Proved" not in page.text("#certificate")
+
+
+def test_a_proof_that_runs_out_of_time_can_go_on(visit: Callable[..., Page]) -> None:
+    page = visit("gelu")
+    settled(page)
+    answer = {"rows": [["monotone", "no", ""]], "open": ["Something is open."], "out_of_time": True}
+    asked: list[Any] = []
+
+    def prove(route: Any) -> None:
+        asked.append(route.request.post_data_json)
+        if not asked[-1].get("longer"):
+            route.fulfill(json=answer)  # the longer one is never answered
+
+    page.tab.route("**/api/certificate", prove)
+    page.tab.locator("article input[type=number]").fill("2")
+    page.tab.get_by_role("button", name="Search ten times as long").click()
+    page.until(lambda: "Proving, for up to five minutes" in page.text("#certificate"), "what is done")
+    page.until(lambda: asked[-1].get("longer"), "the longer search")
+    page.tab.locator("article input[type=number]").fill("3")  # ends it
+    page.until(lambda: asked[-1]["function"]["values"] == {"beta": 3}, "the next question")
+    page.until(lambda: "The proof ran out of time." in page.text("#certificate"), "its answer")
+
+
 def test_a_cost_is_measured_again_when_asked_and_a_busy_machine_has_none(visit: Callable[..., Page]) -> None:
     page = visit("srelu~delta=1")
     button = page.tab.locator("#cost button")

@@ -220,6 +220,23 @@ def test_a_job_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -
     assert after[0] == 200
 
 
+def test_a_job_that_nobody_waits_for_any_longer_is_ended() -> None:
+    pool, answers = workers.Workers(1), []
+
+    async def gone() -> bool:
+        answers.append(len(answers) > 0)  # after the job has begun
+        return answers[-1]
+
+    begin = time.monotonic()
+    endless = {"function": {"text": "squaf"}, "density": {"kind": "normal"}, "longer": True}
+    try:
+        assert asyncio.run(pool.ask("depth", endless, gone))[0] == 422
+    finally:
+        pool.close()
+    assert len(answers) >= 2
+    assert time.monotonic() - begin < workers.LIMITS["depth"]
+
+
 def test_a_worker_that_dies_is_replaced() -> None:
     pool = workers.Workers(1)
     try:

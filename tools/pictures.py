@@ -86,9 +86,10 @@ def ship() -> str:
 
 # -- the workbench, in Chromium -----------------------------------------------------------------------------
 
-STARTS = ("srelu", "gelu")  # the function that is bent, and the one that it is bent beside
+FUNCTIONS = ("srelu", "gelu", "mollify(hardtanh, triweight, width=delta)~delta=0.4")
+BENT = ("srelu", "gelu")  # the function that is bent, and the one that it is bent beside
 FRAMES, PAUSE = 30, 90  # of the way there and back; milliseconds of each
-SIZE, SHOWN = (1280, 800), 960  # of the page, and the width of the animation
+SIZE, SHOWN = (1440, 900), 960  # of the page, and the width of the animation
 
 
 def sources() -> str:
@@ -110,13 +111,21 @@ def workbench() -> dict[str, bytes]:
         for scheme in ("light", "dark"):
             wide, tall = SIZE
             context = browser.new_context(viewport={"width": wide, "height": tall}, color_scheme=scheme)
-            page = Page(context, address).open(*STARTS)
-            page.tab.locator("#certificate tr").first.wait_for()
-            page.tab.locator("#cost button").wait_for()
-            pictures[f"workbench-{scheme}.png"] = page.tab.screenshot()
-            pictures[f"bend-{scheme}.webp"] = _bent(page)
+            page = Page(context, address).open(*FUNCTIONS, pick="0")
+            for fact in ("#certificate td", "#formula math", "#depth svg"):
+                page.tab.locator(fact).first.wait_for()
+            page.until(lambda page=page: page.tab.locator("#take-copy").is_enabled(), "the code")
+            pictures[f"workbench-{scheme}.png"] = _small(page.tab.screenshot())
+            pictures[f"bend-{scheme}.webp"] = _bent(page.open(*BENT))
             context.close()
     return pictures
+
+
+def _small(picture: bytes) -> bytes:
+    """The same picture in 128 colours."""
+    file = io.BytesIO()
+    Image.open(io.BytesIO(picture)).convert("RGB").quantize(128).save(file, "PNG", optimize=True)
+    return file.getvalue()
 
 
 def _bent(page: Any) -> bytes:

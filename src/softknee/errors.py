@@ -28,6 +28,7 @@ class FormulaError(SoftkneeError, ValueError):
     """
 
     span: tuple[int, int] | None = None
+    unknown: str | None = None  # a name in the formula that nobody declared, and that could be a parameter
 
 
 class InputError(SoftkneeError, TypeError):
@@ -64,6 +65,12 @@ class MissingToolError(SoftkneeError, RuntimeError):
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, as part of a sentence about it."""
     return (str(error).strip().splitlines() or ["no message"])[0]
+
+
+def same_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a name is but for capitals and underscores: GELU is gelu, LeakyReLU is leaky_relu."""
+    wanted = name.lower().replace("_", "")
+    return next((other for other in known if other == name or other.replace("_", "") == wanted), None)
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol
 
-from .errors import DefinitionError, ParameterError, UnknownActivationError, did_you_mean
+from .errors import DefinitionError, ParameterError, UnknownActivationError, did_you_mean, same_name
 
 ENTRY_POINTS = "softknee.activations"
 FILE_ENDING = ".json"  # a name that ends so is a file that holds a definition
@@ -238,6 +238,8 @@ def _by_name(name: str) -> Any:
             if (baseline := service("find_baseline")(name)) is not None:
                 return baseline
             known = names()
+            if (other := same_name(name, known)) is not None:
+                return _by_name(other)
             raise UnknownActivationError(
                 f"There is no activation named {name!r}.{did_you_mean(name, known)} "
                 f"softknee.names() lists all {len(known)}, and softknee.register() adds your own."

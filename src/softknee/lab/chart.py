@@ -42,8 +42,15 @@ _NOISE = (
 )
 # What stands for paper, ink, hairlines and dark curves on a dark page; other colours are seen on both.
 _NIGHT_COLOURS = {
-    "white": "#181817", INK: "#f4f3ef", SOFT: "#b3b2aa", HAIR: "#31312e", ZERO: "#5b5a55",
-    "#1f2a7a": "#8f9df5", "#6b2c91": "#b884dd", "#b23a7f": "#dd6aa9", "#0072b2": "#3f9fe0",
+    "white": "#181817",
+    INK: "#f4f3ef",
+    SOFT: "#b3b2aa",
+    HAIR: "#31312e",
+    ZERO: "#5b5a55",
+    "#1f2a7a": "#8f9df5",
+    "#6b2c91": "#b884dd",
+    "#b23a7f": "#dd6aa9",
+    "#0072b2": "#3f9fe0",
 }
 _NIGHT = " ".join(
     f'[{paint}="{day}"] {{ {paint}: {night} }}' for day, night in _NIGHT_COLOURS.items() for paint in ("fill", "stroke")

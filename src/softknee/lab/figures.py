@@ -77,9 +77,15 @@ class Curve:
 
 
 def orders_of(act: Definition, values: Mapping[str, Any]) -> list[Function]:
-    """f, f' and f'' as functions of a tensor, for parameters that are these numbers."""
-    derivatives = [act.derivative(order) for order in range(ORDERS)]
-    return [lambda x, derivative=derivative: derivative(x, **values) for derivative in derivatives]
+    """f, f' and f'' as functions of a tensor, for parameters that are these numbers; no slope where f has no value."""
+
+    def value(x: Tensor) -> Tensor:
+        return act(x, **values)
+
+    def masked(derivative: Any) -> Function:
+        return lambda x: derivative(x, **values).masked_fill(value(x).isnan(), math.nan)
+
+    return [value, *(masked(act.derivative(order)) for order in range(1, ORDERS))]
 
 
 def seams_of(act: Definition, values: Mapping[str, Any]) -> list[float] | None:
@@ -150,7 +156,10 @@ def _jumps(function: Function, low: float, high: float) -> list[float]:
     """Places around which the function moves far, however often the interval is halved."""
     xs = torch.linspace(low, high, _POINTS + 1, dtype=torch.float64)
     ys = function(xs)
-    far = ys.diff().abs() > _FAR * ys.abs().max()
+    # A pole at a point of the grid is a jump to a height beyond all others.
+    size = ys.nan_to_num(0.0, 0.0, 0.0).abs().max()
+    ys = ys.nan_to_num(math.nan, 1e300, -1e300)
+    far = ys.diff().abs() > _FAR * size
     a, b, left, right = xs[:-1][far], xs[1:][far], ys[:-1][far], ys[1:][far]
     first = (right - left).abs()
     for _ in range(_HALVINGS if len(a) else 0):

@@ -457,10 +457,10 @@ def smoothness(count: float) -> str:
 # -- formulas ---------------------------------------------------------------------------------------------
 
 
-def formula_of(act: Definition, order: int) -> Formula:
-    """f, f' or f'' typeset; a table has the formulas of its exhibit."""
+def formula_of(act: Definition, order: int, at: Mapping[str, float] | None = None) -> Formula:
+    """f, f' or f'' typeset, for parameters near `at` where it hangs on them; a table has those of its exhibit."""
     if isinstance(act, Activation):
-        return formula(act, order)
+        return formula(act, order, at)
     formulas = exhibit(act.name).formulas
     return formulas[order] if formulas else Formula(act.derivative(order).latex().partition(" = ")[2])
 

@@ -8,8 +8,8 @@ r"""Formulas for people: pieces from left to right, primitives written out, long
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -36,7 +36,7 @@ from ..spec import (
     x,
 )
 from ..spec.algebra import Add, Expr, Float, Mul, Piecewise, Rational, Symbol, sympy
-from ..spec.pieces import Pieces, split
+from ..spec.pieces import Pieces, deciding, split
 from ..spec.primitives import Primitive
 from ..spec.text import write
 
@@ -56,21 +56,52 @@ class Formula:
 
     latex: str
     where: tuple[str, ...] = ()
+    at_numbers: bool = False  # whether it holds only for parameters near certain numbers, as `where` says
 
 
-def formula(act: Activation, order: int = 0) -> Formula:
+def formula(act: Activation, order: int = 0, at: Mapping[str, float] | None = None) -> Formula:
     r"""f, f' or a higher derivative of a definition, typeset.
+
+    `at` are numbers for the parameters: where the order of the pieces hangs on them, the formula is that of these
+    numbers, and `where` says as long as what it is.
 
     >>> import softknee as sk
     >>> formula(sk.get("smelu"), 2).latex
     '\\begin{cases} 0 & x < - \\beta \\\\ \\frac{1}{2 \\beta} & - \\beta < x < \\beta \\\\ 0 & x > \\beta \\end{cases}'
     """
     derivative = act.derivative(order)
-    plain = _typeset(act, order, pieces_of(derivative.formula), {})
+    numbers = {p.symbol: sympy.Rational(str(at[p.name])) for p in act.params if p.name in at} if at else {}
+    with deciding(numbers) as decided:
+        pieces = pieces_of(derivative.formula)
+        plain = _typeset(act, order, pieces, {})
+    if decided:
+        plain = replace(plain, where=(*plain.where, *_bounds(pieces.seams, decided, act)), at_numbers=True)
     if act.inner is None:
         return plain
     in_u = _typeset(act, order, pieces_of(derivative.bound_formula), {u: act.inner.value})
     return in_u if _cost(in_u) < _cost(plain) else plain
+
+
+def _bounds(seams: Sequence[Expr], decided: Mapping[Expr, int], act: Activation) -> list[str]:
+    """What the parameters must be for this order of the seams: a bound of one that stands alone, else the order."""
+    ends: dict[tuple[Symbol, str], list[Expr]] = {}
+    words = [f"{expression(expr, act)} = 0" for expr, sign in decided.items() if not sign]
+    for low, high in pairwise(seams):
+        gap = sympy.expand(high - low)
+        if gap.is_positive or gap.is_number:
+            continue
+        (symbol, *others) = gap.free_symbols
+        if others or not gap.is_polynomial(symbol) or sympy.degree(gap, symbol) != 1:
+            words.append(f"{expression(low, act)} < {expression(high, act)}")
+            continue
+        slope, offset = sympy.Poly(gap, symbol).all_coeffs()
+        end = -offset / slope
+        if not (symbol.is_positive and end <= 0):
+            ends.setdefault((symbol, ">" if slope > 0 else "<"), []).append(end)
+    for (symbol, relation), places in ends.items():
+        end = max(places) if relation == ">" else min(places)
+        words.append(f"{expression(symbol, act)} {relation} {expression(end, act)}")
+    return words
 
 
 def closed_form(act: Activation, order: int = 0) -> str:
@@ -120,8 +151,9 @@ def pieces_of(expr: Expr) -> Pieces:
     """The pieces, each in the shortest of a few forms; guards of the arithmetic are left out."""
     written = expr.replace(lambda node: isinstance(node, _SPELLED_OUT), lambda node: node.elementary(*node.args))
     written = _decimals(written)
+    several = any(isinstance(node, Piecewise) for node in written.args)  # parts of a sum read best as they are
     try:
-        pieces = split(written)
+        pieces = split(written, tidy=not several)
     except DefinitionError:
         return Pieces((), (written,))
     kept = [not (seam.is_number and abs(float(seam)) > _GUARD) for seam in pieces.seams]
@@ -134,6 +166,8 @@ def pieces_of(expr: Expr) -> Pieces:
         elif seam < 0:
             parts[-1] = part
     as_given = [value for value, _ in written.args] if isinstance(written, Piecewise) else [written]
+    if several:
+        return Pieces(tuple(seams), tuple(map(_shortest, parts)))
     given = {sympy.expand(value): value for value in as_given}
     return Pieces(tuple(seams), tuple(_shortest(given.get(sympy.expand(part), part)) for part in parts))
 

@@ -4,24 +4,27 @@
     where(x > 0, x, beta * expm1(x / beta))
     piecewise((0, x <= -delta), (x, x >= delta), (x + delta)**2 / (4 * delta))
 
-Names are x, the parameters, pi and e; numbers; + - * / and ** with a small whole power; comparisons with and, or, not
-inside `where` and `piecewise`; and the functions below. The text becomes Python's syntax tree, and each node that is
-not on the list is refused with a `FormulaError` that says what and where. Limits on length, depth, powers, size of
-numbers and number of pieces keep a hostile text from costing more than a moment.
+Names are x, the parameters, pi and e; numbers; + - * / and ** with a small whole power, or any power of a number above
+0; comparisons with and, or, not inside `where` and `piecewise`; and the functions below, in capitals too. `notation`
+reads what people write beside that: 2x, |x|, e^x, Greek letters. The text becomes Python's syntax tree, and each node
+that is not on the list is refused with a `FormulaError` that says what and where. Limits on length, depth, powers, size
+of numbers and number of pieces keep a hostile text from costing more than a moment.
 """
 
 from __future__ import annotations
 
 import ast
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import FormulaError, did_you_mean
+from ..errors import FormulaError, did_you_mean, same_name
 from . import primitives as p
 from .algebra import Expr, sympy
+from .notation import plain
 from .param import Param
 
 LONGEST, DEEPEST, MOST_NODES, MOST_PIECES, HIGHEST_POWER = 2000, 40, 500, 32, 16
@@ -95,20 +98,32 @@ def tree_of(text: str) -> ast.Expression:
         raise FormulaError(f"A formula is a text, and {type(text).__name__} was given.")
     if len(text) > LONGEST:
         raise FormulaError(f"The formula has {len(text)} characters, and {LONGEST} are allowed.")
-    if not text.isascii() or not text.isprintable():
+    written, places = plain(text.strip())
+    if not written.isascii() or not written.isprintable():
         # Python would read look-alike letters as the plain ones.
         raise FormulaError(f"The formula {shown(text)} has characters that are not plain printable ASCII.")
-    if _nesting(text) > DEEPEST:
+    if _nesting(written) > DEEPEST:
         raise FormulaError(f"The formula nests brackets or signs deeper than {DEEPEST}.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            return ast.parse(text.strip(), mode="eval")
+            tree = ast.parse(written, mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError, Warning) as error:
         refused = FormulaError(f"The formula {shown(text)} cannot be read: {type(error).__name__}.")
         if isinstance(error, SyntaxError) and error.offset:
-            refused.span = error.offset - 1, max(error.end_offset or 0, error.offset + 1) - 1
+            refused.span = _given(places, error.offset - 1, max(error.end_offset or 0, error.offset + 1) - 1)
         raise refused from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr | ast.keyword) and node.end_col_offset is not None:
+            node.col_offset, node.end_col_offset = _given(places, node.col_offset, node.end_col_offset)
+    return tree
+
+
+def _given(places: Sequence[int], first: int, behind: int) -> tuple[int, int]:
+    """A stretch of what Python read as a stretch of the text that was given."""
+    end = (places[-1] if places else 0) + 1
+    start = places[first] if first < len(places) else end
+    return start, max(start + 1, places[behind - 1] + 1) if 0 < behind <= len(places) else end + 1
 
 
 @contextmanager
@@ -207,24 +222,35 @@ class Reader:
         return sympy.Integer(value) if isinstance(value, int) else sympy.Rational(str(value))
 
     def _name(self, node: ast.Name) -> Expr:
-        if node.id not in self.known:
-            raise self.unknown(node.id)
-        return self.known[node.id]
+        name = node.id if node.id in self.known else same_name(node.id, ("x", "pi"))
+        if name is None:
+            raise self._unknown(node.id)
+        return self.known[name]
 
-    def unknown(self, name: str) -> FormulaError:
+    def _unknown(self, name: str) -> FormulaError:
         """What to say of a name that nobody declared."""
+        function = same_name(name, [*self.calls, *FUNCTIONS])
+        if function is not None:
+            return FormulaError(f"{name!r} is a function; inside a formula write {function}(x).")
+        if re.fullmatch(r"[xX][0-9]+", name):
+            return FormulaError(
+                f"There is no {name!r} here; write x**{name[1:]} for a power, {name[1:]} * x for a product."
+            )
         near = did_you_mean(name, [*self.known, *FUNCTIONS])
-        return FormulaError(f"There is no {name!r} here; known are {', '.join(self.known)}.{near}")
+        error = FormulaError(f"There is no {name!r} here; known are {', '.join(self.known)}.{near}{self.declare(name)}")
+        error.unknown = name
+        return error
+
+    def declare(self, name: str) -> str:
+        """How to declare a parameter, as a sentence."""
+        return ""
 
     def _binary(self, node: ast.BinOp, depth: int) -> Expr:
         if isinstance(node.op, ast.Pow):
             return self._power(node, depth)
         rule = _BINARY.get(type(node.op))
         if rule is None:
-            power = "; a power is written **" if isinstance(node.op, ast.BitXor) else ""
-            raise FormulaError(
-                f"The operator {_what(node.op)} is none of + - * / **, at column {_column(node)}{power}."
-            )
+            raise FormulaError(f"The operator {_what(node.op)} is none of + - * / **, at column {_column(node)}.")
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
         if isinstance(node.op, ast.Div) and right.is_zero:
             raise FormulaError(f"The formula divides by 0 at column {_column(node)}.")
@@ -232,20 +258,31 @@ class Reader:
 
     def _power(self, node: ast.BinOp, depth: int) -> Expr:
         base, power = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        if power == sympy.Rational(1, 2):
+            return evaluated(sympy.sqrt, base, "sqrt")
+        if base.is_number and base.is_positive and not power.is_Integer:
+            factor = sympy.Integer(1) if base == sympy.E else evaluated(sympy.log, base, "log")
+            return evaluated(sympy.exp, _bounded(factor * power), "exp")
         if not power.is_Integer or abs(power) > HIGHEST_POWER:
             raise FormulaError(
                 f"The power at column {_column(node)} must be a whole number of at most {HIGHEST_POWER}; "
-                f"write sqrt(...) for a root, and exp(a * log(b)) for b to the a."
+                f"write sqrt(...) for a square root, and exp(a * log(b)) for b to the a."
             )
         if base.is_zero and power <= 0:
             raise FormulaError(f"The formula raises 0 to {power} at column {_column(node)}.")
         return _bounded(base**power)
 
     def _call(self, node: ast.Call, depth: int) -> Expr:
+        own = (*FUNCTIONS, *_PAIRS, "where", "piecewise")
+        if isinstance(node.func, ast.Name) and node.func.id not in self.known:
+            node.func.id = same_name(node.func.id, (*self.calls, *own)) or node.func.id
         if isinstance(node.func, ast.Name) and node.func.id in self.calls:
             return self.calls[node.func.id](node, depth)
         if not isinstance(node.func, ast.Name) or node.keywords:
-            raise FormulaError(f"Only functions of the language can be called, by name, at column {_column(node)}.")
+            raise FormulaError(
+                f"Only functions of the language can be called, by name, at column {_column(node)}; a product is "
+                f"written with *."
+            )
         name = node.func.id
         if name == "where":
             condition, yes, no = self._arguments(node, name, 3)
@@ -255,11 +292,8 @@ class Reader:
         if name in _PAIRS:
             return _PAIRS[name](*(self.value(arg, depth + 1) for arg in self._arguments(node, name, 2)))
         if name not in FUNCTIONS:
-            known = [*FUNCTIONS, *_PAIRS, "where", "piecewise"]
-            raise FormulaError(
-                f"There is no function {name!r}; known are {', '.join(known)}."
-                f"{did_you_mean(name, [*known, *self.calls])}"
-            )
+            near = did_you_mean(name, [*own, *self.calls]) or f" For a product write {name} * (...)."
+            raise FormulaError(f"There is no function {name!r}; known are {', '.join(own)}.{near}")
         (argument,) = self._arguments(node, name, 1)
         return evaluated(FUNCTIONS[name], self.value(argument, depth + 1), name)
 

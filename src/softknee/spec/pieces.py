@@ -4,14 +4,16 @@
 
 Everything with a corner (Piecewise, relu, abs, max, min, sign, clipping) is resolved, however it is nested. Seams may
 contain parameters as long as their signs decide the order: -alpha < beta for positive ones. What cannot be decided is
-refused, never guessed.
+refused, never guessed; numbers for the parameters (`deciding`) may decide it, and then what they decided is said.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from sympy.core.relational import Eq, Ne, Relational
@@ -37,20 +39,39 @@ class Pieces:
         return self.parts[sum(sign_of(sample - seam) > 0 for seam in self.seams)]
 
 
-def split(expr: Expr) -> Pieces:
-    """The pieces of an expression in x, from left to right.
+def split(expr: Expr, *, tidy: bool = True) -> Pieces:
+    """The pieces of an expression in x, from left to right; with `tidy`, sums of polynomials are written out.
 
     >>> from softknee.spec import Ramp, x
     >>> from softknee.spec.pieces import split
     >>> split(Ramp(x) - Ramp(x - 6))
     Pieces(seams=(0, 6), parts=(0, x, 6))
     """
-    return _joined(_split(sympy.sympify(expr)))
+    return _joined(_split(sympy.sympify(expr)), _plain if tidy else lambda part: part)
+
+
+_decider: ContextVar[tuple[Mapping[Expr, Expr], dict[Expr, int]] | None] = ContextVar("decider", default=None)
+
+
+@contextmanager
+def deciding(numbers: Mapping[Expr, Expr]) -> Iterator[dict[Expr, int]]:
+    """Inside, numbers for the parameters decide an order that their constraints leave open; gives the signs decided."""
+    decided: dict[Expr, int] = {}
+    token = _decider.set((numbers, decided))
+    try:
+        yield decided
+    finally:
+        _decider.reset(token)
 
 
 def sign_of(expr: Expr) -> int:
     """-1, 0 or 1, whatever the parameters are; an error where they decide."""
     result = _sign(sympy.sympify(expr))
+    if result is None and (decider := _decider.get()) is not None:
+        numbers, decided = decider
+        result = _sign(sympy.sympify(expr).xreplace(numbers))
+        if result is not None:
+            decided[expr] = result
     if result is None:
         raise DefinitionError(
             f"The order of two seams hangs on the sign of {expr}, which the parameters' constraints leave open. "
@@ -249,11 +270,11 @@ def _chain(seams: Sequence[Expr], cells: Sequence[Pieces]) -> Pieces:
     return Pieces(tuple(all_seams), tuple(parts))
 
 
-def _joined(pieces: Pieces) -> Pieces:
+def _joined(pieces: Pieces, tidied: Callable[[Expr], Expr]) -> Pieces:
     """Without the seams across which nothing changes."""
-    seams, parts = [], [_plain(pieces.parts[0])]
+    seams, parts = [], [tidied(pieces.parts[0])]
     for seam, part in zip(pieces.seams, pieces.parts[1:], strict=True):
-        part = _plain(part)
+        part = tidied(part)
         if sympy.expand(part - parts[-1]) != 0:
             seams.append(seam)
             parts.append(part)

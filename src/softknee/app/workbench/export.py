@@ -13,11 +13,11 @@ from ...kernels.dispatch import triton_prints
 from ...kernels.triton_source import backward_flat, compute, forward_flat
 from ...lab.chart import png_of, svg_of
 from ...lab.figures import DISTINCT, Line, orders_of, panels, seams_of
-from ...lab.gallery import formula_of
 from ...nn.make import CLASSES
 from ...spec import Activation, SoftTable
+from ...spec.notation import plain_text
 from .reading import ChosenFunction, read
-from .sheet import latex_of, limit_line
+from .sheet import equations, latex_of, limit_line
 
 MOST = 4
 
@@ -53,7 +53,7 @@ def python_line(function: ChosenFunction) -> str:
     }
     params = f", params={words!r}" if words else ""
     return (
-        f"import softknee as sk\n\nact = sk.design.definition({function.text!r}{params})\n"
+        f"import softknee as sk\n\nact = sk.design.definition({plain_text(function.text)!r}{params})\n"
         f"module = sk.nn.make(act{numbers})\n"
     )
 
@@ -72,7 +72,7 @@ def with_values(function: ChosenFunction) -> Activation:
     assert isinstance(act, Activation)
     params = tuple(replace(p, default=function.values[p.name]) for p in act.params)
     # The text makes it again: a function of the zoo may have numerics that no text can say.
-    return act if params == act.params else act.with_(params=params, recipe=function.text)
+    return act if params == act.params else act.with_(params=params, recipe=plain_text(function.text))
 
 
 def kernel(function: ChosenFunction) -> str:
@@ -117,7 +117,10 @@ def _math_names() -> set[str]:
 def latex(function: ChosenFunction) -> str:
     """f, f' and f'' as equations."""
     act = function.act
-    lines = [f"% {act.name}: {function.text}", *(latex_of(formula_of(act, order), order) for order in range(3))]
+    lines = [
+        f"% {act.name}: {function.text}",
+        *(latex_of(equation, order) for order, equation in enumerate(equations(function))),
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -46,15 +46,26 @@ def seams(function: ChosenFunction) -> list[float] | None:
     act = function.act
     if isinstance(act, SoftTable):
         return []  # the page shows the full sum, which is smooth
-    places = _places(act)
+    if act.claims is None and _has_denominator(act):
+        return None  # poles are looked for where the curve is drawn
+    places = seam_places(act)
     if places is None:
         return seams_of(act, function.given)
-    numbers = {p.symbol: sympy.Float(function.values[p.name]) for p in act.params}
-    return sorted({float(place.xreplace(numbers)) for place in places})
+    return sorted({float(place.xreplace(sympy_numbers(function))) for place in places})
+
+
+def sympy_numbers(function: ChosenFunction) -> dict[Any, Any]:
+    """The values of the parameters by their symbols."""
+    return {p.symbol: sympy.Float(function.values[p.name]) for p in function.params}
 
 
 @lru_cache(maxsize=128)
-def _places(act: Activation) -> tuple[Expr, ...] | None:
+def _has_denominator(act: Activation) -> bool:
+    return any(power.exp.is_negative and power.base.has(x) for power in sympy.sympify(act.formula).atoms(sympy.Pow))
+
+
+@lru_cache(maxsize=128)
+def seam_places(act: Activation) -> tuple[Expr, ...] | None:
     """The seams as expressions in the parameters."""
     formula = sympy.sympify(act.formula)
     try:
@@ -295,7 +306,7 @@ def entropy(query: dict[str, Any]) -> dict[str, Any]:
     change, _ = mean_of(lambda x: torch.log(slope(x).abs().clamp(min=1e-300)), density, best.low, best.high, seams)
     whole, why = share > _ALL, ""
     if flat > 0:
-        why = "Flat stretches send the other inputs into single points, which have no entropy."
+        why = "Flat stretches map the other inputs to single points, which have no entropy."
     elif len(steep) > 1:
         why = "It goes up and down, and E log|f′| is the change only where it is one-to-one."
     return {
@@ -376,7 +387,10 @@ def depth(query: dict[str, Any]) -> dict[str, Any]:
             reply["why"] = run.why
             run = propagation(function.act, DEPTH, weight_variance=gain**2, **settings)
     except SoftkneeError as error:
-        return {**reply, "why": str(error), "one_minus_c": []}
+        name = function.act.name
+        why = str(error)
+        why = f"The function{why.removeprefix(name)}" if why.startswith(f"{name} ") else why
+        return {**reply, "why": why, "one_minus_c": []}
     return {
         **reply,
         "gain": gain,

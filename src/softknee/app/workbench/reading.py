@@ -3,7 +3,7 @@
     {"text": "mollify(hardtanh, triweight, width=delta)", "values": {"delta": 0.4}}
     {"text": "x * sigmoid(beta * x)", "values": {"beta": 1.5}, "real": ["beta"]}
 
-A name that the text has and nobody knows is a parameter if it has a value; `real` are those that may be 0 or below.
+A name that the text has and nobody knows is a parameter, 1 without a value; `real` are those that may be 0 or below.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from functools import lru_cache
 from typing import Any
 
 from ...design import definition
-from ...errors import FormulaError, ParameterError, SoftkneeError
+from ...errors import FormulaError, ParameterError, SoftkneeError, same_name
 from ...lab.figures import Definition
 from ...lab.gallery import exhibit
 from ...registry import get, names
 from ...spec import Activation, Param, SoftTable
+from ...spec.notation import plain
 from ...spec.parse import LONGEST, tree_of
 
 MOST_PARAMETERS = 12
@@ -30,11 +31,6 @@ _NEW_WIDTH = "delta"
 _QUOTED = re.compile(r"'([^']+)'")
 _LISTED, _LONGEST_SENTENCE = re.compile(r"; known are [^.]*\."), 160  # every function of the language, say
 _OF_COMMAND = " A parameter of your own is declared beside"
-# Signs of mathematics that people paste, and letters that the page itself shows, as they are written here.
-_LETTERS = {"α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "eps", "θ": "theta", "κ": "kappa", "λ": "lam"}
-_MORE_LETTERS = {"μ": "mu", "π": "pi", "σ": "sigma", "τ": "tau", "ω": "omega"}
-_SIGNS = {"·": "*", "×": "*", "−": "-", "–": "-", "²": "**2", "³": "**3", "√": "sqrt(...)", "≤": "<=", "≥": ">="}
-_WRITTEN = _LETTERS | _MORE_LETTERS | _SIGNS
 # A table as the gallery shows it; its points and its window are not for a slider.
 _TABLE = ("alpha", "q")
 
@@ -55,6 +51,12 @@ class ChosenFunction:
         return {**self.options, **self.values}
 
     @property
+    def points(self) -> tuple[float, ...]:
+        """The values of a table at the points of its grid."""
+        k, q, z = self.options["k"], self.values["q"], self.options["z"]
+        return tuple(z) if z != "relu" else tuple(max(i * q, 0.0) for i in range(-k, k + 1))
+
+    @property
     def params(self) -> tuple[Param, ...]:
         """The parameters that are numbers and can be moved."""
         if isinstance(self.act, SoftTable):
@@ -64,7 +66,7 @@ class ChosenFunction:
     @property
     def is_named(self) -> bool:
         """Whether the text is the name of a function of the zoo or of a package."""
-        return self.text in names()
+        return same_name(self.text, names()) is not None
 
 
 def read(query: Any) -> ChosenFunction:
@@ -77,12 +79,15 @@ def read(query: Any) -> ChosenFunction:
     if not text:
         raise FormulaError("Write a function: a name of the zoo, a formula in x, or a call such as mollify(relu, box).")
     values, real = _numbers(query.get("values") or {}), query.get("real") or []
-    act, declared = _definition(text, tuple((name, name in real) for name in sorted(values)))
+    act, declared = _definition(text, tuple(sorted(map(str, real))))
     options: dict[str, Any] = {}
     if isinstance(act, SoftTable):
         options = {name: value for name, value in exhibit(act.name).shared.items() if name not in _TABLE}
         start: dict[str, Any] = {**{p.name: p.default for p in act.params}, **exhibit(act.name).shared}
         numbers: dict[str, float] = {name: float({**start, **values}[name]) for name in _TABLE}
+        z = [values.get(f"z{i}", z) for i, z in enumerate(ChosenFunction(act, text, numbers, options).points)]
+        if any(f"z{i}" in values for i in range(len(z))):
+            options["z"] = tuple(z)
     else:
         # Numbers of parameters that the text no longer has are let go: the page may still be holding them.
         numbers = {p.name: values.get(p.name, p.default) for p in act.params}
@@ -104,10 +109,10 @@ def _numbers(values: Any) -> dict[str, float]:
 
 
 @lru_cache(maxsize=64)
-def _definition(text: str, offered: tuple[tuple[str, bool], ...]) -> tuple[Definition, tuple[str, ...]]:
-    """The definition, and which of the offered names it took for parameters that the text alone does not have."""
-    if text in names():
-        act = get(text)
+def _definition(text: str, real: tuple[str, ...]) -> tuple[Definition, tuple[str, ...]]:
+    """The definition, and the names that it took for new parameters."""
+    if (name := same_name(text, names())) is not None:
+        act = get(name)
         if not isinstance(act, Activation | SoftTable):
             raise FormulaError(f"{text!r} is a function of whole rows, which has no curve to draw.")
         return act, ()
@@ -116,46 +121,38 @@ def _definition(text: str, offered: tuple[tuple[str, bool], ...]) -> tuple[Defin
         try:
             return definition(text, params=declared), tuple(declared)
         except FormulaError as error:
-            name = refusal(error, text).get("unknown")
-            if name in declared or name not in dict(offered):
+            name = error.unknown
+            if name is None or name in declared or len(declared) > MOST_PARAMETERS:
                 raise
-            declared[name] = "1.0:real" if dict(offered)[name] else "1.0"
+            declared[name] = "1.0:real" if name in real else "1.0"
 
 
 # -- errors -----------------------------------------------------------------------------------------------
 
 
 def refusal(error: SoftkneeError, text: str) -> dict[str, Any]:
-    """The error as the page shows it: a sentence, the characters to mark, and a name that could be a parameter."""
+    """The error as the page shows it: a sentence, and the characters to mark."""
     message = str(error).partition(_OF_COMMAND)[0]
     stripped = text.strip()
     span = getattr(error, "span", None)
     if "cannot be read: SyntaxError" in message:
         near = f" at {stripped[slice(*span)]!r}" if span and stripped[slice(*span)].strip() else " at its end"
         message = f"This cannot be read as a formula: something is missing or too much{near}."
-    foreign = next((place for place, sign in enumerate(stripped) if not (sign.isascii() and sign.isprintable())), None)
-    if foreign is not None and "plain printable ASCII" in message:
-        sign, span = stripped[foreign], (foreign, foreign + 1)
-        message = f"The sign {sign!r} is not allowed in a formula{_cure(sign)}."
+    if "plain printable ASCII" in message:
+        written, places = plain(stripped)
+        sign, place = next(
+            (s, p) for s, p in zip(written, places, strict=True) if not (s.isascii() and s.isprintable())
+        )
+        usual = unicodedata.normalize("NFKC", sign)
+        cure = f"; write {usual}" if usual.isascii() and usual.isprintable() and usual.strip() else ""
+        message, span = f"The sign {sign!r} is not allowed in a formula{cure}.", (place, place + 1)
     span = _narrowed(message, stripped, span)
     message = _LISTED.sub(".", message) if len(message) > _LONGEST_SENTENCE else message
-    unknown = None
-    if span is not None and message.startswith(("There is no '", "No activation is called '")):
-        word = stripped[slice(*span)]
-        called = stripped[span[1] :].lstrip().startswith("(")
-        unknown = word if word.isidentifier() and not called and word != stripped else None
     ahead = len(text) - len(text.lstrip())
     reply: dict[str, Any] = {"error": message, "kind": type(error).__name__}
     if span is not None:
         reply["span"] = [span[0] + ahead, max(span[1], span[0] + 1) + ahead]
-    return reply | ({"unknown": unknown} if unknown else {})
-
-
-def _cure(sign: str) -> str:
-    """What to write for a sign: mathematics that was copied has letters of its own, which are first made usual ones."""
-    usual = unicodedata.normalize("NFKC", sign)
-    written = _WRITTEN.get(sign) or _WRITTEN.get(usual) or usual
-    return f"; write {written}" if written.isascii() and written.isprintable() and written.strip() else ""
+    return reply
 
 
 def _narrowed(message: str, text: str, span: tuple[int, int] | None) -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ import math
 import re
 import struct
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from html import escape
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...design.proof.certificate import Certificate, Enclosure, Extremum, Region
+from ...design.proof.certificate import SECONDS, Certificate, Enclosure, Extremum, Region
 from ...design.proof.certify import certify
 from ...errors import MissingToolError, ParameterError, SoftkneeError
 from ...lab.data.files import need_package
@@ -23,8 +24,9 @@ from ...lab.figures import Curve, Function, Line, bounds, limit_of, orders_of, s
 from ...lab.gallery import exhibit, formula_of
 from ...lab.typeset import Formula, closed_form
 from ...registry import get
-from ...spec import Activation, AtLeastOne, Between, Param, Positive, SoftTable
-from .inputs import seams
+from ...spec import Activation, Param, SoftTable
+from .bend import handles, pulled, travel
+from .inputs import seam_places, seams, sympy_numbers
 from .reading import ChosenFunction, read, slider_for_width
 
 POINTS = 560  # a panel is hardly wider, and seams have points of their own
@@ -40,9 +42,12 @@ def curve(query: dict[str, Any]) -> dict[str, Any]:
     """f, f' and f'' between two places, with what the page needs to know of the function.
 
     query: {"function": {"text", "values", "real"}, "low", "high"}; without the last two, a stretch that suits it, which
-           the answer holds also where "natural" is set.
+           the answer holds also where "natural" is set, with the travel of each slider. "pull" drags the curve, see
+           `bend.pulled`; the answer then holds the parameter that follows, and its value.
     """
-    function = read(query.get("function"))
+    function, follows = read(query.get("function")), None
+    if query.get("pull") is not None:
+        function, follows = pulled(function, query["pull"])
     act, values = function.act, function.given
     orders, places = orders_of(act, values), seams(function)
     ends = _ends(query)
@@ -50,8 +55,13 @@ def curve(query: dict[str, Any]) -> dict[str, Any]:
     low, high = ends or natural or _USUAL
     drawn = sample(orders, low=low, high=high, seams=places, points=POINTS)
     reply = {**describe(function), "low": low, "high": high, "curve": _plain(drawn)}
+    reply["handles"] = handles(function, places)
+    if follows is not None:
+        reply["pulled"] = {"param": follows, "value": function.values[follows]}
     if natural is not None:
         reply["natural"] = list(natural)
+        for row, p in zip(reply["params"], function.params, strict=True):
+            row["travel"] = travel(function, p, low, high)
     if (hard := limit_line(function)) is not None:
         part = sample(hard.orders[: hard.shown], low=low, high=high, seams=hard.seams, points=_LIMIT_POINTS)
         reply["limit"] = {"name": hard.label, "curve": _plain(part)}
@@ -60,7 +70,7 @@ def curve(query: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(function: ChosenFunction) -> dict[str, Any]:
-    """Its name, its parameters with the room of their sliders, and where it comes from."""
+    """Its name, its parameters, and where it comes from."""
     act = function.act
     description = {
         "name": act.name,
@@ -73,28 +83,10 @@ def describe(function: ChosenFunction) -> dict[str, Any]:
 
 
 def _param(p: Param, function: ChosenFunction) -> dict[str, Any]:
-    """A parameter with the ends of its slider: equal steps are equal ratios where only numbers above 0 are allowed."""
-    limits, start = p.constraint, float(p.default)
-    if isinstance(limits, Between):
-        edge = 1e-3 * (limits.high - limits.low)
-        low, high, scale = limits.low + edge, limits.high - edge, "linear"
-    elif isinstance(limits, AtLeastOne):
-        low, high, scale = 1.0, max(20.0, 4 * start), "log"
-    elif isinstance(limits, Positive):
-        size = 10.0 ** round(math.log10(start))
-        low, high, scale = 0.01 * size, max(10.0 * size, 4.0), "log"
-    else:
-        room = max(2.0, 2 * abs(start))
-        low, high, scale = -room, room, "linear"
-    value = function.values[p.name]
     return {
         "name": p.name,
-        "value": value,
-        "default": start,
-        "low": min(low, value),
-        "high": max(high, value),
-        "scale": scale,
-        "words": limits.words,
+        "value": function.values[p.name],
+        "words": p.constraint.words,
         "about": p.about,
         "own": p.name in function.declared,
     }
@@ -198,19 +190,36 @@ def _packed(numbers: list[float]) -> str:
 
 _DIGITS = 8
 _MOST_PLACES = 3
+_MOST_MADE = 64
+_made: dict[Any, list[Formula]] = {}
 _PRIMES = ("", "'", "''")
 _PRIME = re.compile(r"<msup><mi>f</mi><mi>(&#x0?203[23];)</mi></msup>")
 
 
 def formulas(query: dict[str, Any]) -> dict[str, Any]:
-    """f, f' and f'' of {"function": ...}: MathML, LaTeX, and a line of text."""
+    """f, f' and f'' of {"function": ...}: MathML, LaTeX, and a line of text; and whether they hang on its numbers."""
     function = read(query.get("function"))
-    return {"formulas": [_formula(function, order) for order in range(3)]}
+    made = equations(function)
+    rows = [_formula(function, order, equation) for order, equation in enumerate(made)]
+    return {"formulas": rows, "at_numbers": any(equation.at_numbers for equation in made)}
 
 
-def _formula(function: ChosenFunction, order: int) -> dict[str, Any]:
+def equations(function: ChosenFunction) -> list[Formula]:
+    """Made once for each order of the pieces on the line, which is all that numbers change in them."""
+    places = None if isinstance(function.act, SoftTable) else seam_places(function.act)
+    numbers = sympy_numbers(function)
+    order = None if places is None else tuple(sorted(range(len(places)), key=lambda i: places[i].xreplace(numbers)))
+    key = function.act, order, tuple(function.values.items()) if order is None else ()
+    if key not in _made:
+        if len(_made) > _MOST_MADE:
+            _made.clear()
+        _made[key] = [formula_of(function.act, order, function.values) for order in range(3)]
+    return _made[key]
+
+
+def _formula(function: ChosenFunction, order: int, equation: Formula) -> dict[str, Any]:
     act = function.act
-    equation, text = formula_of(act, order), closed_form(act, order) if isinstance(act, Activation) else ""
+    text = closed_form(act, order) if isinstance(act, Activation) else ""
     return {
         "mathml": mathml(rf"f{_PRIMES[order]}(x) = {equation.latex}", display=True),
         "where": [mathml(words, display=False) for words in equation.where],
@@ -244,19 +253,30 @@ def mathml(latex: str, *, display: bool) -> str:
 
 
 def certificate(query: dict[str, Any]) -> dict[str, Any]:
-    """What is proved of {"function": ...} for exactly its numbers, taken as the decimals that are shown."""
+    """What is proved of {"function": ...} for exactly its numbers, taken as the decimals that are shown.
+
+    With "longer" the search may take ten times as long; "out_of_time" in the answer says that this may settle more.
+    """
     function = read(query.get("function"))
     act = function.act
     values: dict[str, Any] = {name: repr(value) for name, value in function.values.items()}
     if isinstance(act, SoftTable):
-        return {"rows": [], "open": ["Of a table the page proves nothing; sk.design.certify takes its points z."]}
+        values |= {**function.options, "z": [repr(z) for z in function.points]}
     try:
-        proved = certify(act, **values)
+        proved = certify(act, seconds=SECONDS * (LONGER if query.get("longer") else 1), **values)
     except MissingToolError as error:
         return {"rows": [], "open": [str(error)]}
     except SoftkneeError as error:
         return {"rows": [], "open": [f"Nothing was proved: {error}"]}
-    return {"rows": _rows(proved), "open": list(proved.open), "exact": str(proved)}
+    reply = {"open": list(proved.open), "out_of_time": proved.out_of_time, "exact": str(proved)}
+    if proved.domain:
+        words = proved.domain.replace("!=", "≠").replace("<=", "≤").replace(">=", "≥").replace("-", "−")
+        return {**reply, "rows": [], "domain": words}
+    rows = _rows(proved)
+    return {**reply, "rows": rows if any(value != "not settled" for _, value, _ in rows) else []}
+
+
+LONGER = 10
 
 
 def _rows(proved: Certificate) -> list[list[str]]:
@@ -300,8 +320,20 @@ def _number(value: Enclosure) -> str:
     """Digits that are proved; dots where the number goes on. (0.025 is often proved give or take 5e-60.)"""
     near = float(value)
     if math.isnan(near):
-        return "not settled"
+        if math.isinf(value.lower) == math.isinf(value.upper):
+            return "not settled"
+        is_least = math.isinf(value.upper)
+        end = _outward(value.lower, ROUND_FLOOR) if is_least else _outward(value.upper, ROUND_CEILING)
+        return f"at {'least' if is_least else 'most'} {end}"
     if math.isinf(near):
         return "−∞" if near < 0 else "∞"
+    if float(value.width) > 10.0**-_DIGITS * max(1.0, abs(near)):
+        return f"{_outward(value.lower, ROUND_FLOOR)} to {_outward(value.upper, ROUND_CEILING)}"
     short = f"{near:.{_DIGITS}g}"
     return short.replace("-", "−") + ("" if Fraction(short) in value else "…")
+
+
+def _outward(end: Any, rounding: str) -> str:
+    """An end of an interval to a few digits, rounded away from what lies inside."""
+    number = Context(prec=30, rounding=rounding).divide(Decimal(end.numerator), Decimal(end.denominator))
+    return str(Context(prec=_DIGITS - 2, rounding=rounding).plus(number).normalize()).replace("-", "−")

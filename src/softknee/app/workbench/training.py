@@ -18,6 +18,7 @@ from ...design.texts.files import save
 from ...errors import FormulaError, ParameterError, RecipeError, SoftkneeError
 from ...registry import get, register
 from ...spec import SoftTable
+from ...spec.notation import plain_text
 from .export import MOST, with_values
 from .reading import ChosenFunction, read
 from .workers import context
@@ -97,7 +98,7 @@ def _choice(function: ChosenFunction, *, learn: bool) -> Any:
     if isinstance(act, SoftTable):
         raise FormulaError("A table is trained by its name.")
     digest = hashlib.sha256(repr((function.text, function.declared, function.values)).encode()).hexdigest()[:10]
-    own = with_values(function).with_(name=f"{_OWN}{digest}", recipe=function.text)
+    own = with_values(function).with_(name=f"{_OWN}{digest}", recipe=plain_text(function.text))
     register(own, replace=True)
     return Choice(name=own.name, label=label, learn=learned)
 

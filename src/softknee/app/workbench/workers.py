@@ -31,7 +31,7 @@ from .cost import cost
 from .export import picture, take
 from .inputs import depth, entropy, shape, uploaded
 from .reading import refusal
-from .sheet import certificate, curve, formulas
+from .sheet import LONGER, certificate, curve, formulas
 
 
 def zoo(query: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ LIMITS = {
     "picture": 30.0,
     "uploaded": 30.0,
     "zoo": 30.0,
-    "formulas": 20.0,
+    "formulas": 40.0,
 }
 Answer = tuple[int, bytes]
 Gone = Callable[[], Awaitable[bool]]
@@ -118,9 +118,9 @@ def context() -> Any:
     return chosen
 
 
-def sentence(text: str, status: int = 503) -> Answer:
+def sentence(text: str, status: int = 503, **more: Any) -> Answer:
     """An answer that is a sentence."""
-    return status, json.dumps({"error": text}).encode()
+    return status, json.dumps({"error": text, **more}).encode()
 
 
 class _Worker:
@@ -140,8 +140,13 @@ class _Worker:
     def hurry(self) -> None:
         """End the process from outside, whoever waits for it; there will be no other."""
         self._ending = True
-        if self._process is not None and self._process.pid is not None:
-            self._process.kill()
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """End the process from outside, because nobody waits for its answer."""
+        process = self._process
+        if process is not None and process.pid is not None:
+            process.kill()
 
     def _ask(self, job: str, query: dict[str, Any], seconds: float) -> Answer:
         if self._ending:
@@ -162,7 +167,8 @@ class _Worker:
             self.stop()
             return sentence("The computation ended early, perhaps for want of memory; write a smaller function.", 422)
         self.stop()
-        return sentence(f"This took longer than {seconds:g} s and was stopped; write a simpler function.", 422)
+        stopped = f"This took longer than {seconds:g} s and was stopped; write a simpler function."
+        return sentence(stopped, 422, out_of_time=True)
 
     def _start(self) -> None:
         self._pipe, theirs = self._context.Pipe()
@@ -220,7 +226,12 @@ class Workers:
         try:
             if gone is not None and await gone():
                 return sentence("Nobody waits for this any longer.", 499)
-            return await loop.run_in_executor(self._threads, worker.ask, job, query, LIMITS[job])
+            seconds = LIMITS[job] * (LONGER if query.get("longer") else 1)
+            answer = loop.run_in_executor(self._threads, worker.ask, job, query, seconds)
+            while not (await asyncio.wait({answer}, timeout=0.5))[0]:
+                if gone is not None and await gone():
+                    worker.interrupt()
+            return await answer
         finally:
             # At the end: the one that has rested longest comes first, and all share the work of new functions.
             async with self._freed:

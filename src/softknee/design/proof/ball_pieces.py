@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from sympy.calculus.util import continuous_domain
+
 from ...errors import DefinitionError, ParameterError
 from ...registry import get
 from ...spec import Activation, Implicit, Param, Sigmoid, SoftTable, elementary
@@ -286,8 +288,52 @@ def _check_smooth(patch: Patch, budget: Budget) -> None:
         limited = Budget(min(budget.boxes, 400), budget.until)
         sign = keeps_sign(Curve(needed, patch.symbol), patch.lo, patch.hi, limited)
         if sign is None or (sign < 0 and why != "denominator"):
-            between = f"between {patch.start} and {patch.end}"
-            raise Unsettled(f"It is not proved that {needed}, a {why}, stays away from 0 {between}.")
+            sign_word = "nonzero" if why == "denominator" else "positive"
+            raise Unsettled(f"It is not proved that {needed}, a {why}, is {sign_word} {_stretch(patch)}.")
+
+
+def _stretch(patch: Patch) -> str:
+    ends = patch.start == -oo, patch.end == oo
+    if any(ends):
+        return "for every x" if all(ends) else f"for x below {patch.end}" if ends[0] else f"for x above {patch.start}"
+    return f"between {patch.start} and {patch.end}"
+
+
+def domain(pieces: Pieces) -> str:
+    """Where the function has a value, such as "x > 0"; empty where that is everywhere or the algebra does not tell."""
+    ends = [-oo, *pieces.seams, oo]
+    parts = [elementary(part) for part in pieces.parts]
+    if any(needed.has(sympy.sin, sympy.cos) for part in parts for needed, _ in _needs(part, x)):
+        return ""  # SymPy looks at one period only
+    try:
+        stretches = [
+            continuous_domain(part, x, sympy.Interval(*pair))
+            for part, pair in zip(parts, itertools.pairwise(ends), strict=True)
+        ]
+        whole = sympy.Union(*stretches)
+    except (NotImplementedError, TypeError, ValueError):
+        return ""
+    missing = whole.complement(sympy.S.Reals)
+    if isinstance(missing, sympy.FiniteSet) and missing:
+        return " and ".join(f"x != {_decimal(point)}" for point in sorted(missing, key=float))
+    intervals = whole.args if isinstance(whole, sympy.Union) else (whole,)
+    if whole == sympy.S.Reals or not all(isinstance(interval, sympy.Interval) for interval in intervals):
+        return ""
+    return " or ".join(_inside(interval) for interval in intervals)
+
+
+def _inside(interval: Any) -> str:
+    signs = ["<" if is_open else "<=" for is_open in (interval.left_open, interval.right_open)]
+    if interval.start == -oo:
+        return f"x {signs[1]} {_decimal(interval.end)}"
+    if interval.end == oo:
+        return f"x {signs[0].replace('<', '>')} {_decimal(interval.start)}"
+    return f"{_decimal(interval.start)} {signs[0]} x {signs[1]} {_decimal(interval.end)}"
+
+
+def _decimal(value: Expr) -> str:
+    short = f"{float(value):.9g}"
+    return short if value == sympy.Rational(short) else f"{short}..."
 
 
 def _needs(expr: Expr, symbol: Symbol) -> Iterator[tuple[Expr, str]]:

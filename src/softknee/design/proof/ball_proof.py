@@ -22,6 +22,7 @@ from .ball_pieces import (
     Patch,
     Subject,
     Unsettled,
+    domain,
     keeps_sign,
     meet,
     merged,
@@ -51,7 +52,7 @@ from .balls import (
     working_precision,
 )
 from .branch_and_bound import Budget, Curve, Peak, halves, highest, search
-from .certificate import Certificate, Enclosure, Extremum, Region
+from .certificate import SECONDS, Certificate, Enclosure, Extremum, Region
 
 # -- places of a patch in x, as the certificate writes them: exact where they can be ----------------------
 
@@ -274,31 +275,34 @@ def exact_zero(expr: Expr, symbol: Symbol, point: Arb) -> bool:
 # -- everything that is proved of a definition for exact parameters, put together as a certificate --------
 
 
-SECONDS = 20.0
-"""How long a certificate may take before what is left stays open; functions of the zoo need a second or two."""
-
 Result = TypeVar("Result")
 Limit: TypeAlias = Callable[[], tuple[str, Pieces] | None]
 
 
 def prove(
-    make: Callable[[], Subject], name: str, params: Mapping[str, Any], limit: Limit = lambda: None
+    make: Callable[[], Subject],
+    name: str,
+    params: Mapping[str, Any],
+    limit: Limit = lambda: None,
+    seconds: float = SECONDS,
 ) -> Certificate:
     """The certificate of a subject; `limit` gives (words, pieces) of its hard limit, or None where it has none."""
     with working_precision():
-        return _Proof().certificate(make, name, params, limit)
+        return _Proof(seconds).certificate(make, name, params, limit)
 
 
 class _Proof:
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
         self.notes: list[str] = []
-        self.until = time.monotonic() + SECONDS
+        self.seconds, self.until = seconds, time.monotonic() + seconds
+        self.budgets: list[Budget] = []
         self.patches: list[Patch] = []
         self.meetings: list[Meeting] = []
         self.crossings: list[Meeting] = []  # at seams where nothing happens
 
     def budget(self) -> Budget:
-        return Budget(until=self.until)
+        self.budgets.append(Budget(round(1000 * max(1.0, self.seconds / SECONDS)), self.until))
+        return self.budgets[-1]
 
     def ask(self, question: Callable[[], Result], otherwise: Result) -> Result:
         """An answer, or a note of why there is none."""
@@ -322,8 +326,14 @@ class _Proof:
         monotone: bool | None = None
         roots: tuple[Region, ...] | None = None
         distance: Extremum | None = None
+        defined = ""
         if subject is not None:
             self.patches = self.ask(lambda: self._patches(subject), [])
+            defined = "" if self.patches else domain(subject.pieces)
+        if defined:
+            self.notes = [
+                f"A certificate is of a function that has a value for every x; this one is defined for {defined} only."
+            ]
         if subject is not None and self.patches:
             self.meetings = self.ask(lambda: self._meetings(subject), [])
             met = len(self.meetings) == len(subject.pieces.seams) - len(subject.invisible)
@@ -351,6 +361,8 @@ class _Proof:
             limit=None if hard is None else hard[0],
             distance=distance,
             open=tuple(self.notes),
+            domain=defined,
+            out_of_time=bool(self.notes) and any(not budget.spend() for budget in self.budgets),
         )
 
     def _patches(self, subject: Subject) -> list[Patch]:
@@ -383,8 +395,12 @@ class _Proof:
 
     def _extremum(self, peak: Peak, name: str) -> Extremum:
         if not peak.settled:
-            ends = f"{float(peak.lower):.6g} and {float(peak.upper):.6g}"
-            self.notes.append(f"The {name} is proved to lie between {ends}, and no nearer.")
+            lower, upper = float(peak.lower), float(peak.upper)
+            known = f"between {lower:.6g} and {upper:.6g}, and no nearer"
+            if math.isinf(lower) or math.isinf(upper):
+                known = f"at most {upper:.6g}" if math.isinf(lower) else f"at least {lower:.6g}"
+            settled = "not settled" if math.isinf(lower) and math.isinf(upper) else f"proved to be {known}"
+            self.notes.append(f"The {name} is {settled}.")
         return extremum(peak)
 
     def _lipschitz(self, slopes: tuple[Peak, Peak], met: bool) -> Extremum:

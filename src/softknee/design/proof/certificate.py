@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 Number: TypeAlias = Fraction | float  # a float only where it is infinite
 SHOWN = 21
 """Digits that are printed at most."""
+SECONDS = 20.0
+"""How long a certificate may take before what is left stays open; functions of the zoo need a second or two."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,8 @@ class Certificate:
     distance:   sup |f - limit|, and where.
     zeros:      everywhere it is exactly 0, as points and intervals.
     open:       a sentence for each question that was not settled; what was not settled is never guessed.
+    domain:     where it has a value, such as "x > 0"; empty where that is every x, or not known.
+    out_of_time: whether a longer search (`seconds`) may settle more.
 
     The settled intervals are at most 1e-12 wide, relative to the number where that is above 1.
     """
@@ -140,6 +144,8 @@ class Certificate:
     limit: str | None = None
     distance: Extremum | None = None
     open: tuple[str, ...] = field(default=())
+    domain: str = ""
+    out_of_time: bool = False
 
     @property
     def is_settled(self) -> bool:
@@ -161,6 +167,7 @@ class Certificate:
             "distance": None if self.distance is None else self.distance.to_dict(),
             "zeros": None if self.zeros is None else [region.to_dict() for region in self.zeros],
             "open": list(self.open),
+            **({"domain": self.domain} if self.domain else {}),
         }
 
     def __str__(self) -> str:
@@ -177,7 +184,11 @@ class Certificate:
             rows.append((f"distance to {self.limit}", shown))
         zeros = "not settled" if self.zeros is None else ", ".join(map(str, self.zeros)) or "nowhere"
         rows.append(("exactly 0 at", zeros))
+        if self.domain:
+            rows = [("defined for", self.domain)]
         rows += [("open", sentence) for sentence in self.open]
+        if self.out_of_time:
+            rows.append(("open", "The search ended at its limit; certify(..., seconds=200) goes on for longer."))
         wide = max(len(label) for label, _ in rows)
         lines = [f"certificate of {self.name}({values})", *(f"  {label:<{wide}}  {text}" for label, text in rows)]
         return "\n".join(lines)

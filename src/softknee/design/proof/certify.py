@@ -11,13 +11,13 @@ from ...errors import DefinitionError, MissingToolError, ParameterError
 from ...registry import resolve
 from ...spec import Activation, SoftTable
 from ...spec.algebra import sympy
-from .certificate import Certificate, Extremum
+from .certificate import SECONDS, Certificate, Extremum
 
 if TYPE_CHECKING:
     from .ball_proof import CheckedClaim
 
 
-def certify(f: Any, **params: Any) -> Certificate:
+def certify(f: Any, *, seconds: float = SECONDS, **params: Any) -> Certificate:
     """Prove the constants of a function for exactly these parameters.
 
     Smallest and largest slope, Lipschitz constant, monotone or not, smoothness, distance to the hard limit and where,
@@ -27,6 +27,7 @@ def certify(f: Any, **params: Any) -> Certificate:
 
     f:       a name, a file, a text or a formula in x, or an element-wise definition; squaf takes its arguments too, z
              as a list of numbers.
+    seconds: how long the search may take before what is left stays open.
     params:  as numbers, taken exactly: 0.1 is the binary number next to a tenth, "0.1" or Fraction(1, 10) a tenth.
              Those left out have their defaults.
 
@@ -52,7 +53,7 @@ def certify(f: Any, **params: Any) -> Certificate:
 
     if isinstance(act, SoftTable):
         table = of_table(act, params, _exact)
-        return prove(lambda: table, act.name, table.params)
+        return prove(lambda: table, act.name, table.params, seconds=seconds)
     if not isinstance(act, Activation):
         name = getattr(act, "name", type(act).__name__)
         raise DefinitionError(
@@ -60,7 +61,7 @@ def certify(f: Any, **params: Any) -> Certificate:
             f"softknee.spec.x, and {name!r} is none."
         )
     values = exact_params(act, params)
-    return prove(lambda: of_activation(act, values), act.name, values, lambda: hard_limit(act, values))
+    return prove(lambda: of_activation(act, values), act.name, values, lambda: hard_limit(act, values), seconds=seconds)
 
 
 def check_claims(f: Any, certificate: Certificate) -> tuple[CheckedClaim, ...]:

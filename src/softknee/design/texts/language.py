@@ -30,11 +30,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ... import zoo  # noqa: F401 - importing the zoo announces its names
-from ...errors import FormulaError, SoftkneeError, did_you_mean
+from ...errors import FormulaError, SoftkneeError, did_you_mean, same_name
 from ...registry import get, names, resolve_call
 from ...spec import Activation, Param, x
 from ...spec.activation import remembered
 from ...spec.algebra import Expr, sympy
+from ...spec.notation import plain_text
 from ...spec.parse import FUNCTIONS, Reader, blamed, evaluated, tree_of
 from ..entropic.densities import NAMED
 from ..entropic.descent import worst
@@ -63,7 +64,7 @@ def definition(text: str, *, params: Sequence[Param] | Mapping[str, Any] = (), n
     final = merged_params(activation.params, declared, params)
     if final == activation.params and name in (None, activation.name):
         return activation
-    recipe = text.strip() if text.strip().isidentifier() else activation.recipe
+    recipe = plain_text(text) if text.strip().isidentifier() else activation.recipe
     return activation.with_(name=name or activation.name, params=final, recipe=recipe)
 
 
@@ -79,7 +80,7 @@ def read(text: str, *, params: Sequence[Param] = ()) -> Activation:
         raise FormulaError(str(error)) from error
     if isinstance(body, ast.Name):
         return activation
-    recipe = text.strip() if ast.unparse(body) == written else ast.unparse(body)
+    recipe = plain_text(text) if ast.unparse(body) == written else ast.unparse(body)  # any release reads it again
     return activation if activation.recipe == recipe else activation.with_(recipe=recipe)
 
 
@@ -107,13 +108,10 @@ def check_name(name: Any) -> None:
 class _Formulas(Reader):
     """The reader of formulas, which here can say how a parameter is declared."""
 
-    def unknown(self, name: str) -> FormulaError:
-        if name in self.calls:
-            return FormulaError(f"{name!r} is a function; inside a formula write {name}(x).")
-        near = did_you_mean(name, [*self.known, *FUNCTIONS])
-        return FormulaError(
-            f"There is no {name!r} here; known are {', '.join(self.known)}.{near} A parameter of your own is declared "
-            f"beside the text: softknee.design.definition(text, params={{{name!r}: 1.0}}), or --param {name}=1.0."
+    def declare(self, name: str) -> str:
+        return (
+            f" A parameter of your own is declared beside the text: softknee.design.definition(text, "
+            f"params={{{name!r}: 1.0}}), or --param {name}=1.0."
         )
 
 
@@ -130,10 +128,12 @@ class Language:
             return self._definition(node, depth)
 
     def _definition(self, node: ast.AST, depth: int) -> Activation:
-        if isinstance(node, ast.Name) and node.id not in self.params and node.id not in ("x", "pi", "e"):
-            return self.named(node.id)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ENGINES:
-            return self.engine(node, depth)
+        if isinstance(node, ast.Name) and node.id not in self.params and node.id not in ("x", "X", "pi", "e"):
+            return self.named(node.id, is_part=depth > 0)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            node.func.id = same_name(node.func.id, ENGINES) or node.func.id
+            if node.func.id in ENGINES:
+                return self.engine(node, depth)
         if isinstance(node, ast.Call) and not node.args and (call := resolve_call(ast.unparse(node))) is not None:
             return call.as_definition()
         brought: dict[str, Param] = {}
@@ -149,12 +149,14 @@ class Language:
             raise FormulaError(f"x stands where a point is wanted, in {ast.unparse(node)!r}.")
         return expr
 
-    def named(self, name: str) -> Activation:
+    def named(self, name: str, *, is_part: bool = False) -> Activation:
         """The element-wise definition of that name."""
         known = names()
-        if name not in known:
+        if same_name(name, known) is None:
             near = did_you_mean(name, [*known, *self.params, *ENGINES, *FUNCTIONS])
-            raise FormulaError(f"No activation is called {name!r}, and no such parameter is declared.{near}")
+            error = FormulaError(f"No activation is called {name!r}, and no such parameter is declared.{near}")
+            error.unknown = name if is_part and not near else None
+            raise error
         definition = get(name)
         if not isinstance(definition, Activation):
             raise FormulaError(f"{name!r} is not an element-wise formula, and the language has no other kind.")

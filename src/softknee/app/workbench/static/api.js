@@ -1,11 +1,12 @@
 // Requests. Of several wishes for the same thing one is on its way and only the newest waits: answers are never stale,
 // and a slider cannot flood the server.
 
-export async function ask(job, body) {
+export async function ask(job, body, signal) {
   const answer = await fetch(`/api/${job}`, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify(body),
+    signal,
   }).catch(() => null);
   return read(answer);
 }
@@ -28,6 +29,7 @@ export class Latest {
   #next = null;
   #wait = 0;
   #timer = 0;
+  #stop = null; // of a request that may take minutes: the next wish ends it
 
   constructor(job, { wait = 0 } = {}) {
     this.job = job;
@@ -37,12 +39,14 @@ export class Latest {
   // `done(answer, body)` is called for the newest wish; with `overtaken` also for one that a newer has overtaken on its way.
   send(body, done, { overtaken = false } = {}) {
     this.#next = { body, done, overtaken };
+    this.#stop?.abort();
     clearTimeout(this.#timer);
     if (this.#wait) this.#timer = setTimeout(() => this.#go(), this.#wait);
     else this.#go();
   }
 
   cancel() {
+    this.#stop?.abort();
     clearTimeout(this.#timer);
     this.#next = null;
   }
@@ -52,7 +56,8 @@ export class Latest {
     const { body, done, overtaken } = this.#next;
     this.#next = null;
     this.#busy = true;
-    const answer = await ask(this.job, body);
+    this.#stop = body.longer ? new AbortController() : null;
+    const answer = await ask(this.job, body, this.#stop?.signal);
     this.#busy = false;
     if (!this.#next || overtaken) done(answer, body);
     if (this.#next) this.#go();

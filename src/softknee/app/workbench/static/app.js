@@ -6,7 +6,7 @@ import { chips, refresh } from "./facts.js";
 import { accept, busy, drawCards, offer, refuse, startFunctions } from "./functions.js";
 import { drawDensity, refreshShape } from "./inputs.js";
 import { draw, forgetOthers, keep, known, unpacked } from "./plot.js";
-import { address, readAddress, restoreOnBack, spec, state, watch } from "./state.js";
+import { address, readAddress, remember, restoreOnBack, spec, state, watch } from "./state.js";
 import { refreshTaking, startTaking } from "./takeit.js";
 import { follow, startTrying } from "./tryit.js";
 import { fit, startViewing } from "./viewing.js";
@@ -17,11 +17,11 @@ let placed = null; // the view that was chosen for the visitor, until every func
 // Milliseconds from a slider's event to the picture, for whoever wants to know (the tests do).
 globalThis.workbench = { latencies: [] };
 
-function curve(one, { whole = false, since = null } = {}) {
+function curve(one, { whole = false, since = null, pull = null, grip = null } = {}) {
   if (!curves.has(one)) curves.set(one, new Latest("curve"));
   const text = one.text;
   const asked = structuredClone(spec(one));
-  const body = { function: asked, low: state.low, high: state.high, natural: whole };
+  const body = { function: asked, low: state.low, high: state.high, natural: whole, pull };
   // A slow drag shows every answer on its way; an answer to a text that has changed since is dropped.
   clearTimeout(waits.get(one));
   waits.set(one, setTimeout(() => busy(one, true), 400));
@@ -35,6 +35,12 @@ function curve(one, { whole = false, since = null } = {}) {
       refreshTaking();
       return refresh();
     }
+    if (answer.pulled) {
+      asked.values[answer.pulled.param] = one.values[answer.pulled.param] = answer.pulled.value;
+      one.last = grip.param = answer.pulled.param;
+      remember({ step: whole, by: "pull" });
+    }
+    for (const { name, value } of answer.params) asked.values[name] = value; // also those that were never moved
     const data = { ...unpacked(answer), text, asked };
     data.natural ??= known(one)?.natural;
     keep(one, data);
@@ -90,7 +96,7 @@ watch((what, detail) => {
 
 // -- colours and the link ----------------------------------------------------------------------------------
 
-const THEMES = { auto: ["◐", "as the system has them"], light: ["☀", "light"], dark: ["☾", "dark"] };
+const THEMES = { auto: ["◐", "as in the system"], light: ["☀", "light"], dark: ["☾", "dark"] };
 
 function theme(name) {
   const button = document.getElementById("theme");

@@ -40,6 +40,11 @@ export function plain(value) {
   return String(Number(value.toPrecision(15)));
 }
 
+// A field as wide as its number, so that no digit is cut off.
+export function fitNumber(field) {
+  field.style.width = `${Math.min(22, Math.max(8, field.value.length + 3))}ch`;
+}
+
 export function key(style) {
   return el("span", { class: "key" }, svg("svg", { viewBox: "0 0 26 10", "aria-hidden": "true" },
     svg("path", { d: "M1 5H25", class: `line ${style}` })));

@@ -14,6 +14,8 @@ const jobs = {
 };
 const last = {}; // by fact: what was asked last
 const owners = {}; // by fact: the function, with its numbers, that what is shown belongs to
+const firsts = new Map(); // by text: the numbers that it was first seen with
+const moving = new Set(); // texts whose closed form hangs on the numbers: the order of its pieces does
 const WAITING = {
   formula: "Deriving …",
   certificate: "Proving …",
@@ -34,7 +36,7 @@ export function refresh() {
   if (!function_) return nothing();
   const density = state.density;
   const unmoved = { ...function_, values: stand(function_) };
-  want("formula", { function: unmoved }, showFormula);
+  want("formula", { function: moving.has(function_.text) ? function_ : unmoved }, showFormula);
   want("certificate", { function: function_ }, showCertificate);
   want("entropy", { function: function_, density }, showEntropy);
   want("depth", { function: function_, density }, showDepth);
@@ -49,13 +51,15 @@ function nothing() {
     delete owners[fact];
     const root = document.getElementById(fact);
     root.setAttribute("aria-busy", "false");
-    root.replaceChildren(el("p", { class: "quiet" }, "As soon as the function can be read."));
+    root.replaceChildren(el("p", { class: "quiet" }, "The function cannot be read yet."));
   }
 }
 
-// A formula and a cost hang on the names of the parameters and not on their numbers.
-function stand(one) {
-  return Object.fromEntries(Object.keys(one.values).map((name) => [name, 1.5]));
+// A formula (but for those that say otherwise) and a cost hang on the names of the parameters and not on their numbers:
+// they are asked for once, with the numbers of the first time.
+function stand({ text, values }) {
+  if (!firsts.has(text)) firsts.set(text, structuredClone(values));
+  return firsts.get(text);
 }
 
 // What a panel shows belongs to one function with its numbers, and is never seen under another name. With other numbers
@@ -67,9 +71,9 @@ function want(fact, body, show) {
   const root = document.getElementById(fact);
   root.setAttribute("aria-busy", "true");
   const owner = owners[fact];
-  if (owner?.text !== body.function.text || body.again) {
+  if (owner?.text !== body.function.text || body.again || body.longer) {
     delete owners[fact];
-    root.replaceChildren(el("p", { class: "quiet" }, WAITING[fact]));
+    root.replaceChildren(el("p", { class: "quiet" }, body.longer ? "Proving, for up to five minutes …" : WAITING[fact]));
   } else {
     root.querySelector(".stale")?.remove();
     const numbers = Object.entries(owner.values).map(([name, value]) => `${name} = ${shown(value)}`).join(", ");
@@ -82,15 +86,28 @@ function want(fact, body, show) {
     owners[fact] = body.function;
     if (answer.error) root.replaceChildren(el("p", { class: "quiet" }, answer.error));
     else root.replaceChildren(...show(answer, body));
-    for (const one of root.querySelectorAll(".formula")) shrink(one);
+    if (fact === "certificate" && answer.out_of_time && !body.longer) root.append(longer(body));
+    const cut = [...root.querySelectorAll(".formula")].filter(shrink);
+    if (cut.length) root.append(el("p", { class: "quiet" }, "It continues to the right. ", el("button", { type: "button", onclick: () => openWide(root) }, "Open wide")));
   });
 }
 
-// A formula that is a little too wide is set smaller; one that is much too wide can be scrolled.
+// A formula that is a little too wide is set smaller; one that is much too wide goes on beyond the edge, which is said.
 function shrink(holder) {
   holder.style.fontSize = "";
   const ratio = holder.clientWidth / holder.scrollWidth;
   if (ratio < 1) holder.style.fontSize = `${Math.max(11.5, 16 * ratio * 0.98)}px`;
+  return holder.classList.toggle("cut", holder.scrollWidth > holder.clientWidth + 1);
+}
+
+function openWide(root) {
+  const copies = [...root.querySelectorAll(".formula")].map((one) => one.cloneNode(true));
+  for (const one of copies) one.classList.remove("cut");
+  const close = el("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const dialog = el("dialog", { class: "wide", "aria-label": "Closed form", onclose: () => dialog.remove() }, close, ...copies);
+  for (const one of copies) one.style.fontSize = "";
+  document.body.append(dialog);
+  dialog.showModal();
 }
 
 function mathematics(text) {
@@ -99,14 +116,25 @@ function mathematics(text) {
   return holder.content;
 }
 
-function showFormula({ formulas }) {
+function showFormula({ formulas, at_numbers }, body) {
+  if (at_numbers && !moving.has(body.function.text)) {
+    moving.add(body.function.text);
+    setTimeout(refresh);
+  }
   const parts = formulas.map((one) => el("div", { class: "formula", tabindex: "0", role: "group", "aria-label": one.text || one.latex }, mathematics(one.mathml)));
   const where = [...new Set(formulas.flatMap((one) => one.where))];
   if (where.length) parts.push(el("div", { class: "formula where" }, "with ", ...where.flatMap((one, i) => (i ? ["; ", mathematics(one)] : [mathematics(one)]))));
   return parts;
 }
 
-function showCertificate({ rows, open }) {
+// A proof that ran out of time can go on, until it ends or something else is asked for.
+function longer(body) {
+  const go = el("button", { type: "button", onclick: () => want("certificate", { ...body, longer: true }, showCertificate) }, "Search ten times as long");
+  return el("div", {}, el("p", { class: "quiet" }, "The proof ran out of time."), go);
+}
+
+function showCertificate({ rows, open, domain }) {
+  if (domain) return [list([["defined for", domain]]), el("p", { class: "quiet" }, "Elsewhere it has no value. The other properties are proved only of functions that have one for every x.")];
   const lines = rows.map(([name, value, where]) => el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "number" }, value, where ? el("div", { class: "where quiet" }, where) : null)));
   const parts = lines.length ? [el("table", {}, el("tbody", {}, ...lines)), el("p", { class: "quiet" }, "Proved by interval arithmetic for exactly these numbers.")] : [];
   return [...parts, ...open.map((one) => el("p", { class: "quiet" }, one))];
@@ -123,10 +151,10 @@ function percent(share) {
 function showEntropy(found) {
   const pairs = [];
   if (found.change !== null) pairs.push(["entropy change H(f(X)) − H(X)", `${found.change > 0 ? "+" : ""}${shown(found.change)} nats`]);
-  if (found.change !== null && !found.whole) pairs.push(["… of the inputs", `${percent(found.share)}, ${stretch(found)}`]);
-  if (found.flat > 1e-9) pairs.push(["sent into single points", percent(found.flat)]);
-  pairs.push(["mean and deviation of f(X)", `${shown(found.mean, 3)}, ${shown(found.deviation, 3)}`]);
-  pairs.push(["mean of f′(X)²", shown(found.slope_square, 3)]);
+  if (found.change !== null && !found.whole) pairs.push(["for these inputs alone", `${percent(found.share)}, ${stretch(found)}`]);
+  if (found.flat > 1e-9) pairs.push(["mapped to single points", percent(found.flat)]);
+  if (found.mean !== null) pairs.push(["mean, standard deviation of f(X)", `${shown(found.mean, 3)}, ${shown(found.deviation, 3)}`]);
+  if (found.slope_square !== null) pairs.push(["mean of f′(X)²", shown(found.slope_square, 3)]);
   return [list(pairs), ...(found.words ? [el("p", { class: "quiet" }, found.words)] : [])];
 }
 

@@ -1,18 +1,18 @@
 // The cards of the functions: pick or write one, move its parameters, see what is wrong with a text.
 
-import { el, key, letter, plain } from "./dom.js";
+import { el, fitNumber, key, letter, plain } from "./dom.js";
 import { MOST, changed, remember, state } from "./state.js";
 
 const STEPS = 1000;
 const EXAMPLES = [
   ["mollify(hardtanh, triweight, width=delta)", { delta: 0.4 }],
   ["mollify(relu, (box, triangle), width=delta)", { delta: 1 }],
-  ["join(0, x, between=(-1, 1), smoothness=2)", {}],
+  ["join(0, x, between=(-w, w), smoothness=2)", { w: 1 }],
   ["eafo(relu, density=normal)", {}],
   ["x * sigmoid(beta * x)", { beta: 1.5 }],
   ["where(x > 0, x, alpha * expm1(x / alpha))", { alpha: 1 }],
 ];
-const NEW = [["gelu", {}], ["smelu", { beta: 1 }], ["swish", {}], ["relu", {}]];
+const NEW = ["gelu", "smelu", "swish", "relu"];
 
 const cards = new Map(); // by function: its elements
 let names = [];
@@ -29,8 +29,8 @@ export function startFunctions() {
   document.getElementById("add").addEventListener("click", () => {
     if (state.functions.length >= MOST) return;
     const used = state.functions.map((one) => one.text);
-    const [text, values] = NEW.find(([name]) => !used.includes(name)) ?? NEW[0];
-    state.functions.push({ text, values: { ...values }, real: [], hidden: false });
+    const text = NEW.find((name) => !used.includes(name)) ?? NEW[0];
+    state.functions.push({ text, values: {}, real: [], hidden: false });
     state.picked = state.functions.length - 1;
     changed("all");
     remember({ step: true });
@@ -58,15 +58,15 @@ export function drawCards() {
   });
   const add = document.getElementById("add");
   add.disabled = state.functions.length >= MOST;
-  add.textContent = add.disabled ? "Four functions are the most" : "+ Add a function";
+  add.textContent = add.disabled ? "At most four functions" : "+ Add a function";
 }
 
 function options() {
   const group = (label, list) => el("optgroup", { label }, ...list.map(([value, title]) => el("option", { value, title }, value)));
   return [
-    el("option", { value: "" }, "own text"),
+    el("option", { value: "" }, "own formula"),
     group("The zoo", names.map((one) => [one.name, one.about])),
-    group("Made with an engine or a formula", EXAMPLES.map(([text]) => [text, ""])),
+    group("Examples to change", EXAMPLES.map(([text]) => [text, ""])),
   ];
 }
 
@@ -112,8 +112,8 @@ function pick(one) {
 }
 
 function showPick(one, card) {
-  const known = names.some((entry) => entry.name === one.text) || EXAMPLES.some(([text]) => text === one.text);
-  card.select.value = known ? one.text : "";
+  const name = names.find((entry) => entry.name === one.text.toLowerCase())?.name;
+  card.select.value = name ?? (EXAMPLES.some(([text]) => text === one.text) ? one.text : "");
 }
 
 function choose(one, text) {
@@ -178,9 +178,6 @@ export function refuse(one, answer) {
     parts.push(el("div", { class: "echo" }, part(0, from), el("mark", {}, part(from, to) || " "), part(to)));
   }
   parts.push(el("div", {}, answer.error));
-  if (answer.unknown) {
-    parts.push(el("button", { type: "button", onclick: () => replaceText(one, one.text, { ...one.values, [answer.unknown]: 1 }, one.real) }, `Make ${answer.unknown} a slider`));
-  }
   card.problem.replaceChildren(...parts);
   card.problem.hidden = false;
 }
@@ -196,17 +193,17 @@ export function accept(one, answer) {
     const { text, values, word } = answer.slider;
     card.bend.append(el("button", { type: "button", class: "bend", onclick: () => replaceText(one, text, values) }, `Make the ${word} a slider`));
   }
-  const same = card.shown && card.shown.length === answer.params.length && card.shown.every((p, i) => p.name === answer.params[i].name && p.scale === answer.params[i].scale && p.own === answer.params[i].own);
+  const same = card.shown && card.shown.length === answer.params.length && card.shown.every((p, i) => p.name === answer.params[i].name && p.own === answer.params[i].own);
   if (!same) {
     card.rows = answer.params.map((p) => slider(one, p));
     card.params.replaceChildren(...card.rows.map((row) => row.node));
   }
   card.shown = answer.params;
   // What the function has no parameter for is let go, so that the address stays short.
-  const own = new Set(answer.params.map((p) => p.name));
+  const own = new Set([...answer.params, ...answer.handles].map((p) => p.name));
   for (const name of Object.keys(one.values)) if (!own.has(name)) delete one.values[name];
   answer.params.forEach((p, i) => {
-    card.rows[i].widen(p);
+    card.rows[i].stretch(p);
     card.rows[i].set(one.values[p.name] ?? p.value);
   });
 }
@@ -214,33 +211,46 @@ export function accept(one, answer) {
 // -- sliders -----------------------------------------------------------------------------------------------
 
 function slider(one, p) {
-  let { low, high } = p;
-  const log = p.scale === "log";
-  const toStep = (value) => STEPS * (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
-  const toValue = (step) => (log ? low * (high / low) ** (step / STEPS) : low + (high - low) * (step / STEPS));
+  let { travel } = p; // its values at equal steps, straight in between: equal ways change the curve about equally
+  const toStep = (value) => {
+    const behind = Math.max(1, travel.findIndex((knot, i) => knot >= value || i === travel.length - 1));
+    const [a, b] = [travel[behind - 1], travel[behind]];
+    return (STEPS / (travel.length - 1)) * (behind - 1 + Math.max(0, Math.min(1, (value - a) / (b - a))));
+  };
+  const toValue = (step) => {
+    const place = (step / STEPS) * (travel.length - 1);
+    const before = Math.min(Math.floor(place), travel.length - 2);
+    return travel[before] + (place - before) * (travel[before + 1] - travel[before]);
+  };
   const name = `${p.name} of ${one.text}`;
   const range = el("input", { type: "range", min: 0, max: STEPS, step: 1, "aria-label": name, title: p.about || p.words });
   const number = el("input", { type: "number", step: "any", "aria-label": `${name}, as a number`, title: `${p.name} must be ${p.words}` });
-  // Room for a number that the server took; one that it refused must not bend the scale.
-  const widen = (taken) => ([low, high] = [Math.min(low, taken.low), Math.max(high, taken.high)]);
+  // The room that the server gives a number that it took; not under the hand that moves the slider.
+  const stretch = (answer) => {
+    if (answer.travel && !range.matches(":active")) ({ travel } = answer);
+  };
   const set = (value) => {
-    const step = toStep(value);
-    if (document.activeElement !== range && Number.isFinite(step)) range.value = Math.round(step);
+    if (!range.matches(":active")) range.value = Math.round(toStep(value));
     if (document.activeElement !== number) number.value = plain(value);
+    fitNumber(number);
     range.setAttribute("aria-valuetext", plain(value));
   };
   range.addEventListener("input", () => {
     const value = Number(toValue(Number(range.value)).toPrecision(4));
     one.values[p.name] = Math.abs(value) < 1e-12 ? 0 : value;
     number.value = plain(one.values[p.name]);
+    fitNumber(number);
     range.setAttribute("aria-valuetext", number.value);
+    one.last = p.name;
     changed("function", { one, whole: false, since: performance.now() });
     remember({ by: range });
   });
+  range.addEventListener("change", () => changed("function", { one, whole: true }));
   number.addEventListener("input", () => {
     if (number.value === "" || !Number.isFinite(Number(number.value))) return;
     one.values[p.name] = Number(number.value);
-    changed("function", { one, whole: false, since: performance.now() });
+    fitNumber(number);
+    changed("function", { one, whole: true, since: performance.now() });
     remember({ by: number });
   });
   number.addEventListener("change", () => {
@@ -257,5 +267,5 @@ function slider(one, p) {
     sign.checked = one.real.includes(p.name);
     row.append(el("span", { class: "sign quiet" }, el("label", {}, sign, " may be 0 or negative")));
   }
-  return { node: row, set, widen };
+  return { node: row, set, stretch };
 }

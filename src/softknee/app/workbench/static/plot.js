@@ -4,11 +4,12 @@ import { el, key, shown, svg } from "./dom.js";
 import { picked, state } from "./state.js";
 
 const EDGE = { left: 46, right: 12, top: 8, bottom: 24 };
-const STRIP = 58; // below the first panel: the inputs
+const strip = (height) => (height < 260 ? 30 : 58); // below the first panel: the inputs
 const ORDERS = 3;
 const drawn = new Map(); // by function: the last good answer of the server, its numbers unpacked
 let shape = null; // of the inputs
 let crosshair = null;
+let held = null; // the heights of the first panel while a curve is dragged: under the hand the scale stays
 const panels = [];
 
 export function unpacked(answer) {
@@ -97,8 +98,8 @@ function scales(panel) {
   const width = panel.picture.clientWidth || 400;
   const height = panel.picture.clientHeight || 200;
   const [low, high] = view();
-  const [bottom, top] = heights(panel.order, low, high);
-  const below = EDGE.bottom + (panel.order === 0 ? STRIP : 0);
+  const [bottom, top] = (panel.order === 0 && held) || heights(panel.order, low, high);
+  const below = EDGE.bottom + (panel.order === 0 ? strip(height) : 0);
   const inner = { left: EDGE.left, right: width - EDGE.right, top: EDGE.top, bottom: height - below };
   const x = (value) => inner.left + ((value - low) / (high - low)) * (inner.right - inner.left);
   const y = (value) => inner.bottom - ((value - bottom) / (top - bottom)) * (inner.bottom - inner.top);
@@ -109,6 +110,47 @@ export function placeAt(panel, clientX) {
   const box = panel.picture.getBoundingClientRect();
   const [low, high] = view();
   return low + ((clientX - box.left - EDGE.left) / (box.width - EDGE.left - EDGE.right)) * (high - low);
+}
+
+export function heightAt(panel, clientY) {
+  const { inner, bottom, top } = panel.to;
+  return bottom + ((inner.bottom - (clientY - panel.picture.getBoundingClientRect().top)) / (inner.bottom - inner.top)) * (top - bottom);
+}
+
+export function holdScale(panel) {
+  held = panel ? [panel.to.bottom, panel.to.top] : null;
+}
+
+// What of the first panel lies under a pointer and can be dragged: a handle of the picked function, else the nearest curve.
+export function under(panel, event) {
+  if (panel.order !== 0 || !panel.to) return null;
+  const box = panel.picture.getBoundingClientRect();
+  const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+  const { to } = panel;
+  const reach = event.pointerType === "mouse" ? 9 : 26;
+  if (x < to.inner.left || x > to.inner.right || y > to.inner.bottom + 4) return null;
+  const near = handlesOf().map((handle) => [Math.hypot(to.x(handle.x) - x, to.y(handle.y) - y), { one: picked(), handle }]);
+  near.sort((a, b) => a[0] - b[0]);
+  if (near.length && near[0][0] <= reach) return near[0][1];
+  const curves = visible().filter(({ data }) => data.params.length).map(({ one, data }) => [away(data.lines[0], to, x, y), { one }]);
+  curves.sort((a, b) => a[0] - b[0]);
+  return curves.length && curves[0][0] <= reach ? curves[0][1] : null;
+}
+
+// The distance of a point from a line, as it is drawn.
+function away(line, to, x, y) {
+  let least = Infinity;
+  for (let i = 0; i + 1 < line.x.length; i++) {
+    const [ax, ay, bx, by] = [to.x(line.x[i]), to.y(line.y[i]), to.x(line.x[i + 1]), to.y(line.y[i + 1])];
+    if (!(Number.isFinite(ay) && Number.isFinite(by)) || Math.min(ax, bx) - x > least || x - Math.max(ax, bx) > least) continue;
+    const t = Math.max(0, Math.min(1, ((x - ax) * (bx - ax) + (y - ay) * (by - ay)) / Math.max((bx - ax) ** 2 + (by - ay) ** 2, 1e-9)));
+    least = Math.min(least, Math.hypot(ax + t * (bx - ax) - x, ay + t * (by - ay) - y));
+  }
+  return least;
+}
+
+function handlesOf() {
+  return picked().hidden ? [] : drawn.get(picked())?.handles ?? [];
 }
 
 export function innerWidth(panel) {
@@ -162,7 +204,10 @@ function drawPanel(panel) {
     inside.append(svg("path", { class: `line s${place}${faint}`, d: path(data.lines[panel.order], to), "data-function": place }));
     if (panel.order === 2) for (const [x, weight] of data.masses) inside.append(arrow(to, x, weight, place));
   }
-  if (panel.order === 0) inside.append(...gap(to));
+  if (panel.order === 0) {
+    for (const { x, y, name } of handlesOf()) inside.append(svg("circle", { class: `handle${name ? " point" : ""} t${state.picked}`, cx: to.x(x), cy: to.y(y), r: name ? 5 : 4 }));
+    inside.append(...gap(to));
+  }
   panel.picture.replaceChildren(...parts, inside, svg("g", { class: "over" }));
 }
 
@@ -189,7 +234,7 @@ function arrow(to, x, weight, place) {
 // The inputs, in a strip of their own that has the x of the curve above.
 function inputs(to) {
   const floor = to.height - 2;
-  const room = STRIP - 10;
+  const room = strip(to.height) - 10;
   const label = svg("text", { x: to.inner.left - 7, y: floor - 4, "text-anchor": "end" }, "inputs");
   const line = svg("line", { class: "zero", x1: to.inner.left, x2: to.inner.right, y1: floor, y2: floor });
   const put = (x) => Math.max(to.inner.left, Math.min(to.inner.right, to.x(x))).toFixed(1);
@@ -236,7 +281,7 @@ function drawLegend() {
 // -- reading values ----------------------------------------------------------------------------------------
 
 // Between two points by Hermite's cubic with the slope that is known too; f″ by a straight line.
-function valueAt(data, order, at) {
+export function valueAt(data, order, at) {
   const line = data.lines[order];
   let low = -1;
   for (let i = 0; i + 1 < line.x.length; i++) if (line.x[i] <= at && at <= line.x[i + 1]) low = i;

@@ -5,7 +5,7 @@ import { plain } from "./dom.js";
 export const MOST = 4;
 const WIDEST = 1e6;
 const NARROWEST = 1e-5;
-const START = { text: "srelu", values: { delta: 1 }, real: [], hidden: false };
+const START = { text: "srelu", values: {}, real: [], hidden: false };
 
 export const state = empty();
 const watchers = [];
@@ -34,7 +34,7 @@ export function picked() {
   return state.functions[state.picked] ?? state.functions[0];
 }
 
-// What the server is told of a function.
+// What the server is told of a function. (Its `last` is the parameter that was moved last, which a pull of the curve prefers.)
 export function spec(one) {
   return { text: one.text, values: one.values, real: one.real };
 }

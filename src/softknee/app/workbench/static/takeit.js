@@ -7,8 +7,8 @@ import { picked, state } from "./state.js";
 
 const KINDS = [
   ["python", "Python", "py", "text/x-python"],
-  ["definition", "Definition file", "json", "application/json"],
-  ["kernel", "Triton kernel", "py", "text/x-python"],
+  ["definition", "Definition", "json", "application/json"],
+  ["kernel", "Triton", "py", "text/x-python"],
   ["latex", "LaTeX", "tex", "text/x-tex"],
 ];
 const job = new Latest("take", { wait: 400 });
@@ -29,14 +29,14 @@ export function startTaking() {
     tabs[place].focus();
   });
   const said = el("span", { class: "said", role: "status", id: "take-said" });
-  root.replaceChildren(bar, el("pre", { class: "code", id: "take-code", role: "tabpanel", tabindex: "0" }),
+  root.replaceChildren(bar,
     el("div", { class: "tools" },
       el("button", { type: "button", id: "take-copy", onclick: copy }, "Copy"),
-      el("button", { type: "button", id: "take-save", onclick: save }, "Download"), said, el("span", { class: "gap" }),
-      el("span", { class: "quiet" }, "Picture"),
-      el("button", { type: "button", id: "take-svg", onclick: () => picture("svg") }, "SVG"),
-      el("button", { type: "button", id: "take-png", onclick: () => picture("png") }, "PNG"),
-      el("button", { type: "button", id: "take-copy-png", onclick: copyPicture }, "Copy picture")));
+      el("button", { type: "button", id: "take-save", onclick: save }, "Save"), el("span", { class: "space" }),
+      el("button", { type: "button", id: "take-svg", title: "The picture, drawn for paper", onclick: () => picture("svg") }, "SVG"),
+      el("button", { type: "button", id: "take-png", title: "The picture, drawn for paper", onclick: () => picture("png") }, "PNG"),
+      el("button", { type: "button", id: "take-copy-png", onclick: copyPicture }, "Copy PNG")),
+    el("pre", { class: "code", id: "take-code", role: "tabpanel", tabindex: "0" }), said);
   choose(shown);
 }
 
@@ -70,7 +70,7 @@ export function refreshTaking() {
   const text = good ? JSON.stringify(good) : "";
   if (text === last) return;
   last = text;
-  note = good ? "…" : "As soon as the function can be read.";
+  note = good ? "…" : "The function cannot be read yet.";
   if (!good) {
     job.cancel();
     return settle(null, false);

@@ -1,7 +1,7 @@
 // 'Try it': begin a training, draw its curves while it runs, stop it, open its report.
 
 import { ask, look } from "./api.js";
-import { el } from "./dom.js";
+import { el, key } from "./dom.js";
 import { chart } from "./facts.js";
 import { remember, spec, state } from "./state.js";
 
@@ -16,7 +16,7 @@ export function startTrying() {
   const learn = el("input", { type: "checkbox", id: "try-learn" });
   const go = el("button", { type: "submit", class: "primary", id: "try-go" }, "Train");
   const stop = el("button", { type: "button", class: "stop", id: "try-stop", hidden: true, onclick: halt }, "Stop");
-  form.replaceChildren(el("label", {}, "models of each", seeds), el("label", {}, "epochs", epochs), el("label", { class: "check" }, learn, "learn the parameters"), go, stop);
+  form.replaceChildren(el("label", {}, "networks each", seeds), el("label", {}, "epochs", epochs), el("label", { class: "check" }, learn, "learn the parameters"), go, stop);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     go.disabled = true;
@@ -98,16 +98,6 @@ function charts({ labels, epochs: far }) {
     return { style: style(labels, label), x: own.map((one) => one.epoch), y: own.map((one) => one[what] ?? null) };
   }).filter((line) => line.x.length);
   const one = (title, what, options) => el("div", {}, el("h3", {}, title), chart(lines(what), { label: title, far, ...options }));
-  const keys = labels.map((label) => el("span", {}, el("span", { class: "key" }, lineKey(style(labels, label))), el("b", { title: label }, label)));
+  const keys = labels.map((label) => el("span", {}, key(style(labels, label)), el("b", { title: label }, label)));
   root.replaceChildren(one("training loss", "train_loss", { log: true }), one("validation accuracy", "validation_accuracy", {}), el("div", { class: "legend" }, ...keys));
-}
-
-function lineKey(style) {
-  const holder = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  holder.setAttribute("viewBox", "0 0 26 10");
-  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  path.setAttribute("d", "M1 5H25");
-  path.setAttribute("class", `line ${style}`);
-  holder.append(path);
-  return holder;
 }

@@ -1,7 +1,7 @@
 // Moving the view: wheel, drag, buttons and keys; the crosshair under the mouse or moved by arrows.
 
-import { cross, crossAt, draw, innerWidth, known, makePanels, placeAt, spoken, view } from "./plot.js";
-import { changed, isView, remember, state } from "./state.js";
+import { cross, crossAt, draw, heightAt, holdScale, innerWidth, known, makePanels, placeAt, spoken, under, valueAt, view } from "./plot.js";
+import { changed, isView, picked, remember, state } from "./state.js";
 
 export function startViewing() {
   const root = document.getElementById("panels");
@@ -20,12 +20,19 @@ function listen(panel) {
     zoom(scale, placeAt(panel, event.clientX));
   }, { passive: false });
   let from = null;
+  let grip = null;
+  // A finger on a curve bends it; beside it, it scrolls the page.
+  picture.addEventListener("touchstart", (event) => under(panel, event.touches[0]) && event.preventDefault(), { passive: false });
   picture.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
+    grip = grasp(panel, event);
+    if (grip) return;
     from = { x: event.clientX, view: view(), moved: false };
     if (event.pointerType === "mouse") picture.setPointerCapture(event.pointerId);
   });
   picture.addEventListener("pointermove", (event) => {
+    if (grip) return bend(panel, grip, event);
+    picture.classList.toggle("graspable", !from && under(panel, event) !== null);
     if (from && event.pointerType === "mouse") {
       const away = event.clientX - from.x;
       if (Math.abs(away) > 3) from.moved = true;
@@ -41,13 +48,57 @@ function listen(panel) {
   });
   const end = () => {
     if (from?.moved) remember({ step: true, by: "view" });
-    from = null;
+    if (grip) release(grip);
+    from = grip = null;
     picture.classList.remove("dragging");
   };
   picture.addEventListener("pointerup", end);
   picture.addEventListener("pointercancel", end);
   picture.addEventListener("pointerleave", () => cross(null));
   picture.addEventListener("dblclick", () => act("fit"));
+}
+
+// -- dragging a curve --------------------------------------------------------------------------------------
+
+function grasp(panel, event) {
+  const found = under(panel, event);
+  if (!found) return null;
+  const { one, handle } = found;
+  if (one !== picked()) {
+    state.picked = state.functions.indexOf(one);
+    changed("all");
+  }
+  panel.picture.setPointerCapture(event.pointerId);
+  panel.picture.classList.add("dragging");
+  holdScale(panel);
+  cross(null);
+  const x = handle?.x ?? placeAt(panel, event.clientX);
+  const start = heightAt(panel, event.clientY);
+  return { one, handle, x, off: (handle?.y ?? valueAt(known(one), 0, x) ?? start) - start, wish: null };
+}
+
+// A point of a table takes the height of the pointer, a joint its place; elsewhere a parameter follows, so that the curve
+// goes through the pointer.
+function bend(panel, grip, event) {
+  const { one, handle, x } = grip;
+  const y = Number((heightAt(panel, event.clientY) + grip.off).toPrecision(4));
+  grip.wish = { one, since: performance.now(), grip };
+  if (handle?.name) {
+    one.values[handle.name] = y;
+    remember({ by: "pull" });
+  } else if (handle) {
+    grip.wish.pull = { joint: handle.joint, x: placeAt(panel, event.clientX), prefer: one.last };
+  } else {
+    grip.wish.pull = { x, y, param: grip.param, prefer: one.last };
+  }
+  changed("function", grip.wish);
+}
+
+function release(grip) {
+  holdScale(null);
+  if (!grip.wish) return draw();
+  changed("function", { ...grip.wish, whole: true });
+  if (!grip.wish.pull) remember({ step: true, by: "pull" });
 }
 
 export function setView(low, high, how = {}) {
