@@ -129,12 +129,12 @@ def _small(picture: bytes) -> bytes:
 
 
 def _bent(page: Any) -> bytes:
-    """The slider of the first function from end to end and back, as an animated WebP."""
+    """The slider of the first function from wide to narrow and back, as an animated WebP."""
     slider = page.tab.locator("article input[type=range]").first
     low, high = (float(slider.get_attribute(end)) for end in ("min", "max"))
     frames = []
     for step in range(FRAMES):
-        share = 0.5 + 0.48 * math.cos(2 * math.pi * step / FRAMES)
+        share = 0.19 + 0.17 * math.cos(2 * math.pi * step / FRAMES)
         before = page.curve()
         slider.fill(f"{low + share * (high - low):.4f}")
         page.until(lambda old=before: page.curve() != old, "the curve to follow")
