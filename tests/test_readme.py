@@ -75,7 +75,7 @@ def test_the_first_sentence_has_the_numbers_of_the_record() -> None:
 def test_pictures_are_of_the_present_code() -> None:
     """After a change of the workbench or of the record: `python tools/pictures.py`."""
     assert (IMAGES / "ship.svg").read_text(encoding="utf-8") == ship()
-    assert json.loads((IMAGES / "sources.json").read_text(encoding="utf-8")) == {"workbench": sources()}
+    assert json.loads((IMAGES / "sources.json").read_text(encoding="utf-8")) == sources()
     for scheme in ("light", "dark"):
         with Image.open(IMAGES / f"bend-{scheme}.webp") as moving:
             assert moving.n_frames == FRAMES

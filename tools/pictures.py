@@ -3,8 +3,8 @@
     python tools/pictures.py            # all: docs/images
     python tools/pictures.py ship.svg   # one
 
-`ship.svg` is drawn from a record, the same bytes every time. The others are taken of the workbench in Chromium:
-`sources.json` beside them holds a digest of what they were taken of, and a test fails once that has changed.
+`ship.svg` is drawn from a record, the same bytes every time. The others are taken of the workbench and of the report of
+`make study` in Chromium: `sources.json` holds a digest of what they were taken of, and a test fails once that changes.
 """
 
 from __future__ import annotations
@@ -15,17 +15,23 @@ import json
 import math
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from softknee.lab.chart import INK, SOFT, Chart, marks, number, sized, svg_of
+from softknee.lab.report.writing import write_report
+from softknee.lab.studies.reporting import recipe_of
+from softknee.lab.studies.store import KEPT, RunStore
+from softknee.lab.studies.trials import Outcome
 from softknee.measure import Record
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"
 GPT2 = ROOT / "papers" / "lambda_gelu" / "records" / "lambda-gelu-wikitext-124m.json"
+QUICKSTART = ROOT / "docs" / "quickstart"
 STATIC = ROOT / "src" / "softknee" / "app" / "workbench" / "static"
 GOOD, BAD = "#009e73", "#d55e00"
 
@@ -92,12 +98,19 @@ FRAMES, PAUSE = 30, 90  # of the way there and back; milliseconds of each
 SIZE, SHOWN = (1440, 900), 960  # of the page, and the width of the animation
 
 
-def sources() -> str:
-    """A digest of everything that decides how the page looks."""
+def sources() -> dict[str, str]:
+    """A digest of everything that decides how the page and the report look."""
+    lab = ROOT / "src" / "softknee" / "lab"
+    return {
+        "workbench": _digest(path for path in STATIC.rglob("*") if path.is_file()),
+        "report": _digest([QUICKSTART / "report" / "report.md", lab / "page.css", *(lab / "report").glob("*.js")]),
+    }
+
+
+def _digest(paths: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for path in sorted(STATIC.rglob("*")):
-        if path.is_file():
-            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in sorted(paths):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
@@ -119,6 +132,31 @@ def workbench() -> dict[str, bytes]:
             pictures[f"bend-{scheme}.webp"] = _bent(page.open(*BENT))
             context.close()
     return pictures
+
+
+# -- the report of `make study`, in Chromium ----------------------------------------------------------------
+
+
+def quickstart() -> dict[str, bytes]:
+    """The page that `make study` ends in, from the records in docs/quickstart: how it begins, and the whole."""
+    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+    from workbench_page import chromium
+
+    store = RunStore(QUICKSTART)
+    records = [Record.read(path) for path in (QUICKSTART / "trials").iterdir()]
+    records.sort(key=lambda record: record.settings[KEPT]["position"])
+    outcomes = [Outcome.read(record) for record in records]
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        path = write_report(recipe_of(store), outcomes, folder, command="softknee study quickstart", records=records)
+        (QUICKSTART / "report" / "report.md").write_bytes((path.parent / "report.md").read_bytes())
+        tab = browser.new_page(viewport={"width": 1180, "height": 900}, color_scheme="light")
+        tab.goto(path.as_uri())
+        tab.locator("figure svg, figure canvas").first.wait_for()
+        tab.wait_for_timeout(2000)
+        whole = tab.screenshot(full_page=True)
+        end = tab.locator("#tests").bounding_box()["y"] - 20
+        begin = tab.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": 1180, "height": end})
+    return {"../quickstart.png": _small(begin), "../quickstart/page.png": _small(whole)}
 
 
 def _small(picture: bytes) -> bytes:
@@ -152,9 +190,9 @@ def main(names: list[str]) -> None:
     if not names or "ship.svg" in names:
         (IMAGES / "ship.svg").write_text(ship(), encoding="utf-8")
     if not names or any(name != "ship.svg" for name in names):
-        for name, content in workbench().items():
+        for name, content in (workbench() | quickstart()).items():
             (IMAGES / name).write_bytes(content)
-        (IMAGES / "sources.json").write_text(json.dumps({"workbench": sources()}, indent=1) + "\n", encoding="utf-8")
+        (IMAGES / "sources.json").write_text(json.dumps(sources(), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
