@@ -106,6 +106,17 @@ def hear_ctrl_c() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def nobody_waits_for_the_disk() -> Iterator[None]:
+    """What a test writes need not outlive a loss of power: a file that is made safe takes five milliseconds, and more.
+
+    That it is made safe, and in which order, is what test_run_store.py and test_study_run_killed.py ask.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
 def own_functions_go_with_their_file() -> Iterator[None]:
     """What a file of tests registers is not there for the next one: which comes next depends on the workers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ class Page(HTMLParser):
             self._in_style = False
 
 
+@functools.cache
 def read(path: Path) -> Page:
     """One page, read."""
     page = Page()
