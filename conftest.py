@@ -83,6 +83,20 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """What is there when a file is done (modules, formulas, caches) stays: the collector need not look at it again.
+
+    Else each `gc.collect()`, of which benchmarks and searches for leaks make many, would take half a second.
+    """
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path != item.path:
+            gc.collect()
+            gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What asks the zoo first, then files with slow tests, then by the number of tests; `gpu` is skipped without one.
 

@@ -72,9 +72,8 @@ def test_every_next_step_is_two_clicks_away(site: Path):
     for _ in range(2):
         result = set()
         for page in pages:
-            for address in links.read(site / page).links:
-                path = address.partition("#")[0]
-                if path and "://" not in address and path.endswith(".html"):
+            for path in {address.partition("#")[0] for address in links.read(site / page).links}:
+                if "://" not in path and path.endswith(".html"):
                     result.add(str(((site / page).parent / path).resolve().relative_to(site.resolve())))
         pages = result - seen
         seen |= result
