@@ -83,6 +83,20 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """What is there when a file is done (modules, formulas, caches) stays: the collector need not look at it again.
+
+    Else each `gc.collect()`, of which benchmarks and searches for leaks make many, would take half a second.
+    """
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path != item.path:
+            gc.collect()
+            gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What asks the zoo first, then files with slow tests, then by the number of tests; `gpu` is skipped without one.
 
@@ -104,6 +118,17 @@ def hear_ctrl_c() -> None:
     in_main = threading.current_thread() is threading.main_thread()
     if in_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nobody_waits_for_the_disk() -> Iterator[None]:
+    """What a test writes need not outlive a loss of power: a file that is made safe takes five milliseconds, and more.
+
+    That it is made safe, and in which order, is what test_run_store.py and test_study_run_killed.py ask.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -31,6 +31,8 @@ def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         pytest.skip(f"{missing} is not installed; the extra 'lab' brings it")
     module = importlib.import_module(name)
     monkeypatch.chdir(tmp_path)
+    # The debugger of each docstring's runner, which nobody uses, would look for changes of every file read so far.
+    monkeypatch.setattr("linecache.checkcache", lambda filename=None: None)
     result = doctest.testmod(module, optionflags=OPTIONS, extraglobs={"torch": torch})
     assert result.failed == 0
     if name.startswith("softknee.zoo."):

@@ -72,9 +72,8 @@ def test_every_next_step_is_two_clicks_away(site: Path):
     for _ in range(2):
         result = set()
         for page in pages:
-            for address in links.read(site / page).links:
-                path = address.partition("#")[0]
-                if path and "://" not in address and path.endswith(".html"):
+            for path in {address.partition("#")[0] for address in links.read(site / page).links}:
+                if "://" not in path and path.endswith(".html"):
                     result.add(str(((site / page).parent / path).resolve().relative_to(site.resolve())))
         pages = result - seen
         seen |= result
@@ -162,10 +161,10 @@ def test_no_page_is_wider_than_its_window(site: Path):
     pages = ("index", "zoo/index", "zoo/smelu", "papers/smelu", "reference/nn")
     wide = []
     with Browser() as browser:
-        for width in (400, 820, 1024, 1366, 1440):  # a phone, tablets, laptops
-            browser.size(width, 800)
-            for page in pages:
-                browser.open((site / f"{page}.html").as_uri())
+        for page in pages:
+            browser.open((site / f"{page}.html").as_uri())
+            for width in (400, 820, 1024, 1366, 1440):  # a phone, tablets, laptops
+                browser.size(width, 800)
                 if (result := browser.evaluate("document.documentElement.scrollWidth")) > width:
                     wide.append((page, width, result))
     assert wide == []

@@ -100,7 +100,8 @@ def test_onnx_runs_the_whole_zoo(exported):
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed.")
     pytest.importorskip("onnxscript", reason="onnxscript, which torch's exporter needs, is not installed.")
     whole, plain = exported
-    program = torch.onnx.export(plain, (X,), dynamo=True, verbose=False)
+    # As it is translated: that an optimised one computes the same is asked of fewer functions (test_subjects.py).
+    program = torch.onnx.export(plain, (X,), dynamo=True, verbose=False, optimize=False)
     assert program is not None
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
     results = session.run(None, {session.get_inputs()[0].name: X.numpy()})

@@ -71,8 +71,10 @@ def test_a_study_without_models_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_checks_a_study(folder: Path, softknee) -> None:
-    code, out, err = softknee("deploy-check", str(folder), "--points", "0")
+def test_the_command_checks_a_study(tmp_path: Path, softknee) -> None:
+    recipe = find_recipe("hardening-digits", settings=["seeds=2", "training.epochs=4", "measures=[]"])
+    run_study(recipe, out=tmp_path / "run", only=(HARDENED,))
+    code, out, err = softknee("deploy-check", str(tmp_path / "run"), "--points", "0")
     assert code == 0, err
     assert f"{HARDENED}, with ReLU" in out
 

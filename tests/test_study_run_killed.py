@@ -20,7 +20,7 @@ from softknee.lab.studies.store import RunStore, StudyBusyError
 from study_processes import StudyProcesses
 from study_runs import REAL, RECIPE, Silent, contents, quick_trial, results, small_recipe, write_points
 
-KILLS, STAGES = 20, 3
+KILLS, STAGES = 10, 3
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def check_opens(out: Path, before: dict[str, bytes]) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_random_moments_it_ends_in_the_same_bits(processes: StudyProcesses, tmp_path: Path) -> None:
+def test_killed_at_ten_random_moments_it_ends_in_the_same_bits(processes: StudyProcesses, tmp_path: Path) -> None:
     processes.start(out=str(tmp_path / "whole"), recipe=REAL, run="real")
     start = time.monotonic()
     code, printed = processes.wait()

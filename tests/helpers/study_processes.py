@@ -151,6 +151,7 @@ def prepare() -> None:
 def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    os.fsync = lambda descriptor: None  # a process that is killed loses nothing that it has written
     prepare()
     for line in sys.stdin:
         number = os.fork()

@@ -100,8 +100,9 @@ def test_limits_at_infinity_and_nan_only_from_nan(weights, window, dtype):
     torch.testing.assert_close(result[0][:4].double(), far, rtol=2 * torch.finfo(dtype).eps, atol=5e-7)
     nan = squaf(torch.tensor([float("nan"), 1.0], dtype=dtype), **p, **options)
     assert nan.isnan().tolist() == [True, False]
-    (slope,) = value_and_gradients(torch.tensor([float("nan"), 1.0]), p, torch.ones(2), **options)[1:2]
-    assert slope.isnan().tolist() == [True, False]
+    if dtype == torch.float32:
+        (slope,) = value_and_gradients(torch.tensor([float("nan"), 1.0]), p, torch.ones(2), **options)[1:2]
+        assert slope.isnan().tolist() == [True, False]
 
 
 @pytest.mark.parametrize("window", [5, None])
@@ -174,8 +175,7 @@ def test_second_derivatives_pass_through_the_kernels():
         torch.testing.assert_close(ours.double(), truth, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("window", [5, None])
+@pytest.mark.parametrize(("window", "weights"), [(5, "gaussian"), (None, "laplacian")])
 def test_only_the_wanted_gradients_are_written(window, weights):
     from softknee.kernels.squaf import fused
     from softknee.kernels.squaf.layout import BY_ALPHA, BY_Q, BY_X, BY_Z, arrange

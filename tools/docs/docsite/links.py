@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ class Page(HTMLParser):
             self._in_style = False
 
 
+@functools.cache
 def read(path: Path) -> Page:
     """One page, read."""
     page = Page()
@@ -97,13 +99,20 @@ def _dead(address: str, path: Path, pages: dict[Path, Page], site: Path) -> str:
     parts = urlsplit(address)
     if parts.scheme or parts.netloc or address in ("", "#"):
         return ""
-    target = path if not parts.path else (path.parent / unquote(parts.path)).resolve()
-    if target.is_dir():
-        target = target / "index.html"
-    if not target.is_file() or not target.is_relative_to(site.resolve()):
+    target = path if not parts.path else _file(path.parent, parts.path, site)
+    if target is None:
         return "leads to no file of the site"
     if parts.fragment and target.suffix == ".html":
         page = pages.get(target)
         if page is not None and unquote(parts.fragment) not in page.ids:
             return "leads to an anchor that is not there"
     return ""
+
+
+@functools.cache
+def _file(folder: Path, address: str, site: Path) -> Path | None:
+    """The file of the site that an address leads to from a folder, None where it leads to none."""
+    target = (folder / unquote(address)).resolve()
+    if target.is_dir():
+        target = target / "index.html"
+    return target if target.is_file() and target.is_relative_to(site.resolve()) else None

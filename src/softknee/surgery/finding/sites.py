@@ -348,11 +348,21 @@ def _as_part(site: Site, parts: Mapping[tuple[int, str], str]) -> Site:
 
 def _reached(cls: type) -> Iterator[Method]:
     """The methods of a class, without those of base classes that it overrides and does not call."""
-    every = list(methods(cls, below=nn.Module))
+    every = [method for method in methods(cls, below=nn.Module) if not _of_every_model(method.function, cls)]
     called = {name for method in every for name in _super_calls(method.function)}
     for method in every:
         if "." not in method.name or method.name.rpartition(".")[2] in called:
             yield method
+
+
+def _of_every_model(function: FunctionType, cls: type) -> bool:
+    """Whether a model inherits it with all models of transformers: how they are saved, loaded and asked for text.
+
+    That is two hundred methods, none of which computes an activation.
+    """
+    home = str(function.__module__)
+    own = function.__qualname__.rpartition(".")[0] == cls.__qualname__
+    return not own and home.startswith("transformers.") and not home.startswith("transformers.models.")
 
 
 @functools.lru_cache(maxsize=4096)
