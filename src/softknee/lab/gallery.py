@@ -247,7 +247,8 @@ def certified(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
     if isinstance(act, SoftTable):
         return ""
     # Decimal texts are taken exactly: a slope of 0.1 is a tenth, not the float next to it.
-    proofs = [certify(act, **{name: str(value) for name, value in setting.items()}) for setting in settings]
+    texts: list[dict[str, Any]] = [{name: str(value) for name, value in setting.items()} for setting in settings]
+    proofs = [certify(act, **values) for values in texts]
     still_open = " ".join(dict.fromkeys(sentence for proof in proofs for sentence in proof.open))
     if not any(proof.lipschitz.lower > -math.inf for proof in proofs):
         return f"## Certified\n\nNothing yet: {still_open}"

@@ -108,8 +108,10 @@ def pulled(function: ChosenFunction, pull: Any) -> tuple[ChosenFunction, str]:
     pull: {"x", "y"}: f(x) = y; {"joint", "x"}: the joint of that number lies at x. By "param", or without one by the
           parameter that moves the curve there most, for which "prefer" need not move it quite as much.
     """
-    if not isinstance(pull, Mapping) or not all(_is_number(pull.get(key, 0.0)) for key in ("x", "y", "joint")):
+    if not isinstance(pull, Mapping) or not all(_is_number(pull.get(key, 0.0)) for key in ("y", "joint")):
         raise ParameterError("A curve is pulled to a point, whose places are finite numbers.")
+    if not _is_number(pull.get("x")):
+        raise ParameterError("A curve is pulled to a point, and its x is missing.")
     by_name = {p.name: p for p in function.params}
     if "joint" in pull:
         places = (seam_places(function.act) if isinstance(function.act, Activation) else None) or ()
@@ -120,14 +122,14 @@ def pulled(function: ChosenFunction, pull: Any) -> tuple[ChosenFunction, str]:
         target, measures = float(pull["x"]), {name: _seam(function, joint, name) for name in moving}
     else:
         x = torch.tensor([float(pull["x"])], dtype=torch.float64)
-        target, measures = float(pull["y"]), {name: _height(function, name, x) for name in by_name}
+        target, measures = float(pull.get("y", 0.0)), {name: _height(function, name, x) for name in by_name}
     if not measures:
         raise ParameterError("The function has no parameter that could follow.")
-    name = pull.get("param")
+    name, preferred = str(pull.get("param")), str(pull.get("prefer"))
     if name not in measures:
         moves = {name: _influence(measure, by_name[name], function.values[name]) for name, measure in measures.items()}
-        best, preferred = max(moves, key=lambda name: moves[name]), pull.get("prefer")
-        name = preferred if moves.get(preferred, 0.0) > _ENOUGH * moves[best] else best
+        name = max(moves, key=lambda other: moves[other])
+        name = preferred if moves.get(preferred, 0.0) > _ENOUGH * moves[name] else name
     value = _solve(measures[name], target, by_name[name], function.values[name])
     return replace(function, values={**function.values, name: value}), name
 

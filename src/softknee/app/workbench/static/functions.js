@@ -245,7 +245,11 @@ function slider(one, p) {
     changed("function", { one, whole: false, since: performance.now() });
     remember({ by: range });
   });
-  range.addEventListener("change", () => changed("function", { one, whole: true }));
+  let resting = 0;
+  range.addEventListener("change", () => {
+    clearTimeout(resting);
+    resting = setTimeout(() => changed("function", { one, whole: true }), 500); // the room of its slider
+  });
   number.addEventListener("input", () => {
     if (number.value === "" || !Number.isFinite(Number(number.value))) return;
     one.values[p.name] = Number(number.value);
