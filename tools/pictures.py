@@ -128,7 +128,7 @@ def workbench() -> dict[str, bytes]:
             for fact in ("#certificate td", "#formula math", "#depth svg"):
                 page.tab.locator(fact).first.wait_for()
             page.until(lambda page=page: page.tab.locator("#take-copy").is_enabled(), "the code")
-            pictures[f"workbench-{scheme}.png"] = _small(page.tab.screenshot())
+            pictures[f"workbench-{scheme}.png"] = page.tab.screenshot()
             pictures[f"bend-{scheme}.webp"] = _bent(page.open(*BENT))
             context.close()
     return pictures
@@ -156,14 +156,7 @@ def quickstart() -> dict[str, bytes]:
         whole = tab.screenshot(full_page=True)
         end = tab.locator("#tests").bounding_box()["y"] - 20
         begin = tab.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": 1180, "height": end})
-    return {"../quickstart.png": _small(begin), "../quickstart/page.png": _small(whole)}
-
-
-def _small(picture: bytes) -> bytes:
-    """The same picture in 128 colours."""
-    file = io.BytesIO()
-    Image.open(io.BytesIO(picture)).convert("RGB").quantize(128).save(file, "PNG", optimize=True)
-    return file.getvalue()
+    return {"../quickstart.png": begin, "../quickstart/page.png": whole}
 
 
 def _bent(page: Any) -> bytes:
