@@ -136,7 +136,7 @@ def t_quantile(freedom: float, level: float = 0.95) -> float:
     """
     check_level(level)
     low, high = 0.0, math.pi / 2
-    for _ in range(100):
+    for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if _inside(middle, freedom) < level else (low, middle)
     return math.sqrt(freedom) * math.tan((low + high) / 2)

@@ -119,7 +119,7 @@ def compare_sets(
     if first.without is None or second.without is None:
         return Comparison(seeds=0, difference=difference, margin=margin)
     if paired is False and first.stdev is not None and second.stdev is not None:
-        sides = [(estimate.stdev**2, len(estimate.without) - 1) for estimate in (first, second)]
+        sides = [(first.stdev**2, len(first.without) - 1), (second.stdev**2, len(second.without) - 1)]
         return _welch(difference, sides, margin=margin, level=level)
     if len(first.without) != len(second.without):
         raise ParameterError(f"Sets of models have the same seeds, not {len(first.without)} and {len(second.without)}.")
@@ -228,7 +228,10 @@ def seeds_needed(
     """
     if not 0.5 < as_number(power) < 1:
         raise ParameterError(f"power is a probability above one half, such as 0.8, not {power!r}.")
-    for seeds in range(2, most + 1):
+    normal = statistics.NormalDist()
+    reach = normal.inv_cdf((1 + level) / 2) + normal.inv_cdf(power)  # below that of every t
+    fewest = reach**2 * (first**2 + second**2) / effect**2 if effect else math.inf
+    for seeds in range(max(2, math.ceil(min(fewest, most + 1))), most + 1):
         freedom = 2 * (seeds - 1)
         reach = t_quantile(freedom, level) + t_quantile(freedom, 2 * power - 1)
         if abs(effect) >= reach * math.sqrt((first**2 + second**2) / seeds):

@@ -55,7 +55,8 @@ def model_maker(
         chosen: the activation, and where its parameters start.
         examples: their shapes and classes decide the first and the last layer; two of them are run through the first
             model that is made, so that what does not fit is said before anything is trained.
-        init: "default" leaves the weights as they were drawn; "matched" scales them, see `matched_init`.
+        init: "default" leaves the weights as they were drawn; "matched" scales them, see `match_init_`; "keras" draws
+            those of linear layers and convolutions as Keras does, see `keras_init_`.
         loss: that of the training: "bce_with_logits" takes one output, the log-odds of the second of two classes.
 
     >>> from softknee.lab.studies.examples import load_examples
@@ -88,6 +89,8 @@ def model_maker(
             start_squaf_(made, chosen)
             if init == "matched":
                 match_init_(made, chosen, example)
+            elif init == "keras":
+                keras_init_(made)
         return made
 
     return make
@@ -275,6 +278,18 @@ def _check_outputs(model: nn.Module, example: Tensor, outputs: int, network: Mod
 
 
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+def keras_init_(model: nn.Module) -> None:
+    """Weights by Glorot's uniform distribution, biases 0: Keras' defaults, from the global generator.
+
+    Its Adam has another eps than torch's, which a recipe writes as `training.options: {eps: 1e-7}`.
+    """
+    for layer in model.modules():
+        if isinstance(layer, _LAYERS):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
 
 
 @torch.no_grad()

@@ -669,7 +669,7 @@ class Recipe(Section):
     training: Training = field(default_factory=Training)
     augment: Augmentation | None = later(None)
     seeds: Seeds = field(default_factory=Seeds)
-    init: Literal["default", "matched"] = "default"
+    init: Literal["default", "matched", "keras"] = "default"
     select: Literal["last", "best_val"] = "last"
     hardening: Hardening | None = None
     tuning: Tuning | None = None
