@@ -311,7 +311,7 @@ def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], run
     for name, heading, quoted in COSTS.get(paper.stem, ()):
         yield from cost_table(runs, name, quoted, heading)
     if paper.stem == "squaf":
-        yield from record_tables(runs)
+        yield from record_tables(runs, _stand_ins(judged))
     if paper.stem == "lambda_gelu":
         yield "\n### λ-GELU, table II: what replacing by ReLU costs\n\n"
         yield from swap_table(runs)

@@ -199,7 +199,9 @@ def cost_table(runs: Runs, name: str, quoted: Mapping[str, tuple[float, float]],
     yield (
         f"\nMultiples of GELU's, {record.hardware.gpu}, {shape} in {record.settings['dtype']}, eager mode, medians of "
         f"turns in one run; activation parameters are trained. The paper's are of A6000s and of its own code. "
-        "DiTAC was timed with a fused kernel, which is no longer here: in plain operations it takes longer. Again: "
+        "SQUAF, SQUAF-P, SQUAF-S, Swish and CRReLU run in one fused kernel each, PolyReLU and PolyNorm as plain torch "
+        "operations; DiTAC was timed with a fused kernel, which is no longer here: in plain operations it takes "
+        "longer. So the columns compare implementations as much as functions. Again: "
         f"`{command_of(name)}`. [Record](records/{name}).\n"
     )
     yield folded(commands_of_rows(record))

@@ -135,13 +135,13 @@ def _training() -> str:
     sums = Counter(entry.verdict for entry in entries)
     words = ", ".join(f"{sums[verdict]} {verdict}" for verdict in DIRECTIONS[:-1] if sums[verdict])
     sizes = Counter(part.size for entry in entries if entry.evidence for part in entry.evidence.parts if part.size)
-    printed = ", ".join(f"{sizes[size]} {size}" for size in SIZES)
+    printed = ", ".join(f"{sizes[size]} {size}" for size in SIZES[1:])
     later = sum("with records at hand" in entry.statement.different for entry in entries if entry.evidence)
     return (
         f"**Training.** {len(entries) - sums['no records']} of {len(entries)} findings are [judged by "
-        f"records](papers/README.md#how-it-is-judged) so far: {words}. Of {sum(sizes.values())} effects that papers "
-        f"print {sizes[AS_PRINTED]} come out as printed ({printed}). {later} findings were added or changed with "
-        "records at hand, and say so."
+        f"records](papers/README.md#how-it-is-judged) so far: {words}. Of {sum(sizes.values())} printed "
+        f"effects {sizes[AS_PRINTED]} come out as printed (the others: {printed}). {later} findings were "
+        "added or changed with records at hand, and say so."
     )
 
 
@@ -237,7 +237,8 @@ def _bits() -> str:
     relu, last = results["ReLU", ""], results[rows[-1][0], rows[-1][1]]
     names, *alone = _table(PAPERS, "### SQUAF, table 6: VGG-8")
     right = {row[0]: row[names.index("accuracy, %")].split()[0] for row in alone}
-    claimed = _only(r"take down to ([\d.]+) bits in place of 32", PAPERS)[0]
+    says = _judged()["squaf.few_bits_cost_no_accuracy"].statement.says
+    claimed = _only(r"take down to ([\d.]+) bits in place of 32", text=says)[0]
     said = {"shown": "beats", "reversed": "is below", "not shown": "is not shown to beat"}
     priced, plain = (
         said[_direction(f"squaf.{name}", says)]

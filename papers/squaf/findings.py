@@ -386,8 +386,9 @@ def _surpasses(source: Study | Record) -> Evidence:
     else:
         teacher = next(row for row in source.rows if row["activation"].startswith("teacher"))["accuracy"].value
     effect = reported.accuracy["SQUAF"] - (reported.teacher_accuracy or math.nan)
-    says = "the student with SQUAF surpasses its teacher"
-    part = better(says, by_seed(source, "SQUAF"), teacher, printed=effect, unit="points")
+    says, mine = "the student with SQUAF surpasses its teacher", by_seed(source, "SQUAF")
+    missing = Part(says, NOT_RUN, printed=effect, unit="points")
+    part = missing if math.isnan(teacher) else better(says, mine, teacher, printed=effect, unit="points")
     return Evidence(corrected([part]), numbers={"teacher": teacher, "squaf": mean(by_seed(source, "SQUAF"))})
 
 
@@ -861,8 +862,8 @@ def write_record_figures(runs: Runs) -> list[Path]:
     ]
 
 
-def record_tables(runs: Runs) -> Iterator[str]:
-    """A section of the paper's page for each of these records that is there."""
+def record_tables(runs: Runs, stand_ins: Mapping[str, str]) -> Iterator[str]:
+    """A section of the paper's page for each of these records that is there; `stand_ins` as for a study."""
     for name, heading in _HEADINGS.items():
         if not runs.has(name):
             continue
@@ -871,11 +872,12 @@ def record_tables(runs: Runs) -> Iterator[str]:
         yield rate_markdown(record) if name == RATE else distil_markdown(record)
         settings = record.settings
         again = command_on(RECIPES[name], settings)
+        stand_in = f"**Stand-in:** {stand_ins[name]}. " if name in stand_ins else ""
         network = settings["network" if name == RATE else "student"]
         yield (
             f"\n{len(record.seeds)} seeds of {network} on {settings['data']}, {settings['epochs']} epochs with batches "
             f"of {settings['batch']}, {record.hardware.gpu or record.hardware.cpu}: "
-            f"mean and standard deviation. Again: `{again}`, one row of it with `--only LABEL`. "
+            f"mean and standard deviation. {stand_in}Again: `{again}`, one row of it with `--only LABEL`. "
             f"[Record](records/{name}).\n"
         )
         yield _of_the_paper() if name == RATE else _of_the_training(record)

@@ -635,6 +635,32 @@ def test_the_gain_of_a_squaf_alone_over_all_networks(alone, expected, tmp_path, 
     assert "ditac" in result.evidence.parts[0].says
 
 
+def test_statements_take_the_papers_own_data_as_soon_as_they_are_there(tmp_path, digits):
+    """VGG-8 and its rate curve on CIFAR-100 in the place of records of CIFAR-10: then nothing stands in."""
+
+    def outcome(trial, seeds):
+        label = trial.activation.label
+        accuracy = 0.72 if label in ("squaf", "SQUAF") else 0.70
+        test = {"accuracy": near(accuracy, seeds)}
+        if trial.activation.mode == "sampled":
+            bits = 4.5 - 200 * (trial.activation.price or 0.0)
+            test |= {f"accuracy_{mode}": near(value, seeds) for mode, value in MODES_OF_SQUAF.items()}
+            test |= {name: near(bits, seeds) for name in ("bits", "bits_huffman", "bits_rans")}
+        return {"test": test, "train": {"accuracy": near(accuracy + 0.2, seeds)}}
+
+    for name in ("squaf-table-6-vgg8", "squaf-table-7-vgg", "squaf-figure-3"):
+        store(tmp_path, name, outcome, digits)
+    for name in ("best_in_a_small_network", "best_student", "few_bits_cost_no_accuracy", "price_lowers_the_rate"):
+        result = verdict(tmp_path, f"squaf.{name}")
+        assert (result.verdict, result.stand_in) == (SHOWN, ""), name
+    assert len(verdict(tmp_path, "squaf.smallest_gap").evidence.ran) == 7
+    assert verdict(tmp_path, "squaf.student_surpasses_its_teacher").verdict == NOT_THERE  # no record of a teacher
+    assert verdict(tmp_path, "squaf.polyrelu_does_not_converge").verdict == NOT_SHOWN
+
+
+MODES_OF_SQUAF = {"sampled": 0.71, "soft": 0.715, "step": 0.71}
+
+
 def test_doing_better_than_the_paper_is_no_failure(tmp_path):
     def record(name, **milliseconds):
         times = {item: Quantity.mean([value], unit="ms") for item, value in milliseconds.items()}
