@@ -26,7 +26,7 @@ from softknee.measure import Quantity, Record, without_paths
 
 from . import preferences
 from .claim import CRASHED, FAILS, HOLDS, PAPERS, PARTLY, VERDICTS, Claim, Finding, paper
-from .statement import CANNOT_TELL, NOT_THERE, Judged, Statement, in_words
+from .statement import DIRECTIONS, DOUBTED, NOT_SHOWN, NOT_THERE, REVERSED, SHOWN, SUPPORTED, Judged, Statement, counted
 from .text import cell, plain
 
 KIND = "claims"
@@ -143,7 +143,8 @@ def record(entries: Sequence[Entry], *, command: str) -> Record:
     )
 
 
-STYLES = {HOLDS: "green", PARTLY: "yellow", FAILS: "red", CANNOT_TELL: "cyan", NOT_THERE: "dim", CRASHED: "bold red"}
+STYLES = {HOLDS: "green", PARTLY: "yellow", FAILS: "red", CRASHED: "bold red"}
+STYLES |= {SHOWN: "green", SUPPORTED: "green", NOT_SHOWN: "cyan", REVERSED: "red", DOUBTED: "yellow", NOT_THERE: "dim"}
 
 
 def _screen_table(heads: tuple[str, str, str], rows: Iterable[tuple[str, str, Text, Text]], title: str = "") -> Table:
@@ -194,19 +195,26 @@ def print_statements(judged: Sequence[Judged]) -> None:
             f"{entry.statement.paper.name}, {entry.statement.place}",
             entry.statement.says,
             _measured(entry),
-            Text("\n".join([entry.verdict, *entry.counts.split(", ")]).rstrip(), STYLES.get(entry.verdict, "")),
+            Text(_verdict(entry), STYLES.get(entry.verdict, "")),
         )
         for entry in judged
     ]
     console.print(_screen_table(("paper and place", "statement", "found"), rows))
-    counts = Counter(entry.verdict for entry in judged)
-    words = in_words({verdict: counts[verdict] for verdict in STYLES if verdict != CRASHED})
+    words = counted([entry.verdict for entry in judged], DIRECTIONS)
     console.print(f"{len(judged)} statements: {words}.", markup=False)
+
+
+def _verdict(entry: Judged) -> str:
+    """The direction, its counts, the size, and whether it is of a stand-in."""
+    size = f"size: {entry.size}" if entry.size else ""
+    lines = [entry.verdict, *entry.counts.split(", "), *size.split(", "), "stand-in" if entry.stand_in else ""]
+    return "\n".join(filter(None, lines))
 
 
 def _measured(entry: Judged) -> Text:
     """What was found, and below it what was different from the paper, which concerns only what was found."""
     text = Text(plain(entry.measured))
     if entry.evidence is not None:
-        text.append(plain(f"\nDifferent from the paper: {entry.statement.different}."), style="dim")
+        different = "; ".join(filter(None, (entry.stand_in, entry.statement.different)))
+        text.append(plain(f"\nDifferent from the paper: {different}."), style="dim")
     return text

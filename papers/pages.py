@@ -1,21 +1,25 @@
-"""Writes the pages: the front page, and one for each paper with its claims, its findings, its tables and ours."""
+"""Writes the pages: the front page, and one for each paper with its main claims, its tables beside ours, and its
+mathematics; and beside each page every comparison as a CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from softknee.lab.chart import INK, SOFT, Chart, marks, number, png_of, rule_at, sized
 from softknee.measure import Versions, write_whole
 
-from .claim import CRASHED, FAILS, HOLDS, PAPERS, PARTLY, VERDICTS, Paper
+from .claim import CRASHED, FAILS, HOLDS, PAPERS, VERDICTS, Paper
 from .exhibits import EXHIBITS, Exhibit, Printed
 from .lambda_gelu.findings import language_tables
 from .ledger import Entry
 from .preferences import preference_tables
 from .runs import HERE, Runs, folded, recipe_file
 from .squaf.findings import RECIPES, record_tables, write_record_figures
-from .statement import CANNOT_TELL, NOT_THERE, Judged, Part
+from .statement import DIRECTIONS, Judged, Part, counted
 from .tables import (
     BELOW,
     command_of,
@@ -31,7 +35,8 @@ from .text import cell
 
 CLAIMS, WRONG, FINDINGS = "What it says about mathematics", "Where it is wrong", "What it found by training"
 VERSIONS_LINE = "Made with "
-_JUDGED = (HOLDS, PARTLY, FAILS, CANNOT_TELL, NOT_THERE)
+COMPARISONS, FOREST = "records/{}-comparisons.csv", "records/{}-claims.png"  # by the stem of the paper
+_CHANGED = ("with records at hand", "known when this was written")  # of a statement that was not fixed beforehand
 _MADE = "<!-- made by `python -m papers --pages`; do not edit -->"
 # What a reader of each paper remembers, in one sentence.
 _MAIN = {
@@ -40,6 +45,44 @@ _MAIN = {
     "lambda_gelu": "GELU with a learned hardness, driven hard, is replaced by ReLU at almost no cost.",
     "eafo": "Lowering the entropy of its outputs improves an activation, and CRReLU is what comes of ReLU.",
     "squaf": "A soft staircase with a learned table fits better than others, and its outputs need few bits.",
+}
+# The five main claims: of each the names of statements, of which the first that has records stands on the page.
+FIVE: dict[str, Sequence[Sequence[str]]] = {
+    "mollification": (
+        ("srelu_is_best_in_vit_augmented", "srelu_is_best_in_vit"),
+        ("srelu_is_best_in_convnext_augmented", "srelu_is_best_in_convnext"),
+        ("smoothing_helps_vit_augmented", "smoothing_helps_vit"),
+        ("a_narrow_knee_is_best",),
+        ("srelu_learns_preferences_better",),
+    ),
+    "smelu": (
+        ("smelu_has_the_better_trade_off_with_sgd_and_keras_start", "smelu_has_the_better_trade_off_with_sgd"),
+        ("smooth_models_agree_more_with_sgd_and_keras_start", "smooth_models_agree_more_with_sgd"),
+        ("smelu_models_of_clicks_agree_more_with_keras_start", "smelu_models_of_clicks_agree_more"),
+        ("smelu_predicts_clicks_better_with_keras_start", "smelu_predicts_clicks_better"),
+        ("smelu_lessens_the_spread_of_auc_with_keras_start", "smelu_lessens_the_spread_of_auc"),
+    ),
+    "lambda_gelu": (
+        ("learning_hardness_costs_nothing",),
+        ("learned_gates_become_harder",),
+        ("replacing_after_hardening_costs_little",),
+        ("the_bare_swap_costs_more",),
+        ("replacing_in_resnet_on_cifar_100", "replacing_in_resnet"),
+    ),
+    "eafo": (
+        ("crrelu_is_best_on_cifar_10_augmented", "crrelu_is_best_on_cifar_10"),
+        ("crrelu_is_best_on_cifar_100",),
+        ("the_correction_helps",),
+        ("less_entropy_goes_with_accuracy",),
+        ("crrelu_learns_preferences_better",),
+    ),
+    "squaf": (
+        ("gains_in_decibels",),
+        ("fits_one_dimension_best",),
+        ("best_in_a_small_network",),
+        ("student_surpasses_its_teacher",),
+        ("few_bits_cost_no_accuracy",),
+    ),
 }
 # (study, file beside its records, caption); `softknee fits` draws them from the runs.
 FIGURES: dict[str, Sequence[tuple[str, str, str]]] = {
@@ -81,12 +124,19 @@ _FRONT = """\
 
 {made}
 
-One folder a paper: its mathematical claims as functions that check them (`claims.py`), what it found by training
-(`findings.py`), the recipes and records of our studies, and its page with its tables beside ours.
+## What you should do
+
+{advice}
+
+## The papers
 
 | paper | its main claim | mathematics | training |
 |---|---|---|---|
 {rows}
+
+One folder a paper: its mathematical claims as functions that check them (`claims.py`), what it found by training
+(`findings.py`), the recipes and records of our studies, and its page: five claims, its tables beside ours, its
+mathematics, and every comparison as a CSV.
 
     python -m papers                 # check every mathematical claim, in half a minute
     python -m papers --paper squaf   # those of one paper
@@ -99,32 +149,33 @@ One folder a paper: its mathematical claims as functions that check them (`claim
 
 ## How it is judged
 
-**Mathematics.** Every statement that a program can check without training: where it stands, what it says (in our
-words), what was measured, and a verdict. A claim *holds*, *fails*, or holds *partly* where it says several things or
-says them for more than they are true of. A row is one function of `claims.py`, named under its place; it computes with
-the definitions of this package: SymPy for identities, ball arithmetic for constants, 30-digit quadrature for integrals,
-float64 tensors for the rest. {versions}.
+**Mathematics.** A claim *holds*, *fails*, or holds *partly* where it says several things or says them for more than
+they are true of. A row is one function of `claims.py`, named under its place; it computes with the definitions of this
+package: SymPy for identities, ball arithmetic for constants, 30-digit quadrature for integrals, float64 tensors for the
+rest. {versions}.
 
-**Training.** What only training can test, with what was different from the paper. The rules were fixed before the
-studies ran: seeds are paired, a comparison is a paired t-test over them (of logarithms where errors span decades) with
-Holm's correction over all comparisons of one statement, those that could not be made among them, at 5 %; a part holds
-or fails if the difference is shown in one direction or the other, and cannot be told otherwise, nor with fewer than
-three pairs of seeds. Other parts compare a number of ours with a bound that the statement's function names. Effect
-sizes (Hedges' g_z of the pairs) decide nothing. A statement holds if all parts do, *partly* if some do, and fails if a
-part fails and none holds. Two rules were added with records at hand: the last (two statements of which no part held had
-been called partly), and that comparisons that could not be made count in the correction, which is stricter. A statement
-that was added or changed when its records were there says so under "different".
+**Training.** A statement is cut into comparisons, and each answers two questions.
 
-In the tables of studies the best mean is bold. A ° marks those that are not shown to be worse: the same test against
-the best, where a p counts times the number of the others (which one comes out best is known only after looking). With
-two seeds there is no test and no mark; with three, differences are shown that are several times the spread of their
-pairs, so that of two activations with one mean (ELU and CELU are one function) one may be shown to be worse and the
-other not.
+| question | answer | where |
+|---|---|---|
+| direction | shown | the stated sign at 5 % after Holm's correction over those that were run, or all without it |
+| | reversed | the same for the other sign, or all seeds diverged |
+| | not shown | neither, or fewer than three seeds |
+| size | as printed | shown, and our 95 % interval holds the paper's effect or lies above it |
+| | smaller | shown, and the paper's effect lies above our interval |
+| | excluded | not shown, and the paper's effect lies above our interval |
+| | open | not shown, and our interval holds the paper's effect |
 
-Three checks belong to no single table. ELU and CELU at 1 are one function, so that what they differ by is noise:
-`elu_and_celu_are_one`, and for another data set `elu_and_celu_differ`. Entropy against accuracy over all runs tests
-EAFO's premise: `less_entropy_goes_with_accuracy`. Numbers of trained parameters stand in every table, beside the
-paper's where it has them; where its own are wrong, the claim `parameters_of_the_networks` says so.
+A comparison that was not run is listed and counts for nothing. A *stand-in* (other data, fewer epochs, another model)
+supports or doubts, and neither shows nor reverses. A statement is shown where all its comparisons are, reversed where
+one is and none is shown. Doing better than the paper is no failure.
+
+Paired or not was fixed beforehand: a test is paired only where both sides share initial weights and batches and the
+record says so, as two readings of one trained model do (before and after a replacement). Two activations are compared
+without pairs (Welch): in three studies their seeds correlate by 0.25, -0.32 and -0.05 in the mean. Mean squared errors
+are compared by their logarithms. Below each table stands how many seeds a side show the paper's leads with a
+probability of 80 %, from the spread of the records. A † marks statements that were added or changed with records at
+hand. In tables the best mean is bold, and ° marks those that are not shown to be worse.
 """
 
 
@@ -135,13 +186,16 @@ def write_pages(entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs, 
     written = [write_whole(folder / "README.md", front(entries, judged), what="page")]
     for paper in PAPERS:
         path = folder / paper.stem / "README.md"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "records").mkdir(parents=True, exist_ok=True)
+        if (chart := forest(paper, judged)) is not None:
+            write_whole(path.parent / FOREST.format(paper.stem), png_of(chart), what="figure")
+        write_whole(path.parent / COMPARISONS.format(paper.stem), comparisons(paper, judged), what="table")
         written.append(write_whole(path, page(paper, entries, judged, runs), what="page"))
     return written
 
 
 def front(entries: Sequence[Entry], judged: Sequence[Judged]) -> str:
-    """The front page: each paper with its main claim and our verdicts, and the rules."""
+    """The front page: what to do, each paper with its main claim and our verdicts, and the rules."""
     rows = []
     for paper in PAPERS:
         claims, findings = _counted(paper, entries, judged)
@@ -151,32 +205,94 @@ def front(entries: Sequence[Entry], judged: Sequence[Judged]) -> str:
     # Without the local part: the page does not depend on which build of torch is installed.
     named = {"softknee": here.softknee, "torch": here.torch.partition("+")[0], "SymPy": here.others.get("sympy")}
     versions = ", ".join(f"{name} {version}" for name, version in named.items() if version)
-    return _FRONT.format(made=_MADE, rows="\n".join(rows), versions=f"{VERSIONS_LINE}{versions}")
+    advice = "\n".join(f"- {sentence}" for sentence in _advice({entry.statement.id: entry for entry in judged}))
+    return _FRONT.format(made=_MADE, advice=advice, rows="\n".join(rows), versions=f"{VERSIONS_LINE}{versions}")
+
+
+def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
+    """What follows for somebody who trains a network, each sentence with its evidence, once that is there."""
+    needed = ("mollification.smoothing_helps_vit", "mollification.smoothing_helps_convnext")
+    needed += ("lambda_gelu.replacing_in_resnet", "smelu.smooth_models_agree_more_with_sgd")
+    needed += ("squaf.training_every_squaf_overfits", "squaf.gains_in_decibels", "eafo.eps_turns_negative")
+    needed += ("eafo.the_correction_helps", "lambda_gelu.a_temperature_is_a_learning_rate")
+    if any(name not in judged or judged[name].evidence is None for name in needed):
+        return
+
+    def evidence(name: str) -> str:
+        stem, _, statement = name.partition(".")
+        parts = entry.parts if (entry := judged[name].evidence) is not None and not entry.measured else ()
+        measured = parts[0].ours() if parts else judged[name].measured
+        return f"{measured} ([`{statement}`]({stem}/README.md#{_anchor(FINDINGS)}))"
+
+    def numbers(name: str) -> Mapping[str, float]:
+        entry = judged[name].evidence
+        return {} if entry is None else entry.numbers
+
+    yield (
+        "**S-ReLU with delta = 0.001 adds nothing to ReLU that training shows**: "
+        f"{evidence('mollification.smoothing_helps_vit')} in ViT-Tiny, "
+        f"{evidence('mollification.smoothing_helps_convnext')} in ConvNeXt-Tiny. Take ReLU, or a delta as wide as your "
+        "pre-activations."
+    )
+    swapped = numbers("lambda_gelu.replacing_in_resnet")
+    yield (
+        "**Harden where the network must ship with ReLU and was begun with GELU**: in ResNet-18 the swap costs "
+        f"{swapped['hardened']:.2f} points after hardening and {swapped['gelu']:.1f} without "
+        "([table II](lambda_gelu/README.md#λ-gelu-table-ii-what-replacing-by-relu-costs)). Where you may choose, train "
+        "with ReLU from the start: hardening [buys no accuracy](../docs/deploy.md)."
+    )
+    apart = numbers("smelu.smooth_models_agree_more_with_sgd")
+    yield (
+        "**Choose the widest SmeLU that keeps your accuracy**: on MNIST two models differ by "
+        f"{apart['smelu beta=2.5']:.4f} with beta = 2.5, {apart['relu']:.4f} with ReLU, and wider knees gain no more "
+        "([figure 4](smelu/README.md#smelu-figure-4-sgd-error-and-prediction-difference-on-mnist-with-sgd)). With wide "
+        "knees mind the start: from torch's, most models of clicks with beta = 3 learned nothing "
+        "([table 1](smelu/README.md#smelu-table-1-clicks-of-criteo-with-40-models-each-that-share-nothing)); "
+        "`init: keras` is Glorot's with zero biases."
+    )
+    yield (
+        "**Train the first SQUAF alone in a classifier, all of them to fit a function**: in ViT-Tiny all cost "
+        f"{evidence('squaf.training_every_squaf_overfits')}, and with all trained SQUAF stores "
+        f"pictures {min(numbers('squaf.gains_in_decibels').values()):.0f} to "
+        f"{max(numbers('squaf.gains_in_decibels').values()):.0f} dB above the next function "
+        "([table 1](squaf/README.md#what-it-found-by-training)). Begin with a q below 1."
+    )
+    yield (
+        f"**Begin CRReLU's eps below 0, or leave it out**: training put it {evidence('eafo.eps_turns_negative')}, as "
+        "[the sign of its derivation](eafo/README.md#where-it-is-wrong) predicts, and over plain ReLU it gains "
+        f"{evidence('eafo.the_correction_helps')}."
+    )
+    yield (
+        "**A temperature is a learning rate**: t and c of λ-GELU act through c / t² alone "
+        f"({evidence('lambda_gelu.a_temperature_is_a_learning_rate')}). Leave t at 1 and choose the rate."
+    )
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
 
 
 def _counted(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged]) -> tuple[str, str]:
-    """How many claims and findings a paper has and what became of them, such as "31: 27 hold, 3 partly, 1 fail"."""
-    plural = {HOLDS: "hold", FAILS: "fail", NOT_THERE: "without records"}
-
-    def counts(verdicts: Sequence[str], order: Sequence[str]) -> str:
-        words = [
-            f"{verdicts.count(verdict)} {plural.get(verdict, verdict)}" for verdict in order if verdict in verdicts
-        ]
-        return f"{len(verdicts)}: {', '.join(words)}" if verdicts else "none"
-
+    """What became of the claims and findings of a paper: "31: 27 hold, 3 partly, 1 fail"."""
+    plural = {HOLDS: "hold", FAILS: "fail"}
+    own = [entry for entry in judged if entry.statement.paper == paper]
+    claims = [plural.get(entry.verdict, entry.verdict) for entry in entries if entry.claim.paper == paper]
+    order = [plural.get(verdict, verdict) for verdict in (*VERDICTS, CRASHED)]
     return (
-        counts([entry.verdict for entry in entries if entry.claim.paper == paper], (*VERDICTS, CRASHED)),
-        counts([entry.verdict for entry in judged if entry.statement.paper == paper], _JUDGED),
+        f"{len(claims)}: {counted(claims, order)}" if claims else "none",
+        f"{len(own)}: {counted([entry.verdict for entry in own], DIRECTIONS)}" if own else "none",
     )
 
 
 def page(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs) -> str:
     """The page of one paper as Markdown."""
-    return "".join(_parts(paper, [entry for entry in entries if entry.claim.paper == paper], judged, runs))
+    own = [entry for entry in entries if entry.claim.paper == paper]
+    return "".join(_parts(paper, own, [entry for entry in judged if entry.statement.paper == paper], runs))
 
 
 def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
     yield f"# {paper.name}\n\n{_MADE}\n\n*{paper.title}*\n\n{_MAIN[paper.stem]}\n\n"
+    yield from _main_claims(paper, judged)
     yield "Mathematical claims {}. Findings of training {}.\n".format(*_counted(paper, entries, judged))
     yield "[How they are judged](../README.md#how-it-is-judged).\n"
     for verdict, title in ((FAILS, WRONG), (CRASHED, "Checks that did not run")):
@@ -185,30 +301,158 @@ def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], run
             word = "Error" if verdict == CRASHED else "Measured"
             for entry in listed:
                 yield f"- **{entry.claim.place}.** {entry.claim.says} *{word}:* {entry.measured.rstrip('.')}.\n"
-    yield f"\n## {CLAIMS}\n\n"
-    yield from _claims(entries)
     yield "\n## Its tables and figures\n\n"
     yield from contents(paper, runs)
     yield f"\n## {FINDINGS}\n\n"
-    own = [entry for entry in judged if entry.statement.paper == paper]
-    with_records = [entry for entry in own if entry.evidence is not None]
-    without = [entry for entry in own if entry.evidence is None]
-    yield from _table(with_records, runs)
-    yield from comparisons(with_records)
-    yield "\n" if with_records and without else ""
-    yield from _without_records(without)
+    yield from _findings([entry for entry in judged if entry.evidence is not None], runs)
+    yield from _without_records([entry for entry in judged if entry.evidence is None])
     figures = [*FIGURES.get(paper.stem, ()), *figures_of(runs)]
-    yield from study_tables(runs, paper.stem.replace("_", "-"), figures, BELOW)
+    yield from study_tables(runs, paper.stem.replace("_", "-"), figures, BELOW, _stand_ins(judged))
     for name, heading, quoted in COSTS.get(paper.stem, ()):
         yield from cost_table(runs, name, quoted, heading)
     if paper.stem == "squaf":
-        yield from record_tables(runs)
+        yield from record_tables(runs, _stand_ins(judged))
     if paper.stem == "lambda_gelu":
         yield "\n### λ-GELU, table II: what replacing by ReLU costs\n\n"
         yield from swap_table(runs)
         yield from language_tables(runs)
     yield from preference_tables(runs, paper.stem)
     yield from _waiting(paper, runs)
+    yield f"\n## {CLAIMS}\n\n"
+    yield from _claims(entries)
+
+
+# -- the first screen -------------------------------------------------------------------------------------
+
+
+def five(paper: Paper, judged: Sequence[Judged]) -> list[Judged]:
+    """The main claims of a paper, each by the statement that has records, or else by the first."""
+    named = {entry.statement.name: entry for entry in judged if entry.statement.paper == paper}
+    claims = []
+    for names in FIVE[paper.stem]:
+        there = [named[name] for name in names if name in named]
+        claims += [next((entry for entry in there if entry.evidence is not None), there[0])] if there else []
+    return claims
+
+
+def drawn(entry: Judged) -> list[Part]:
+    """The comparisons that have a printed effect and an interval, the smallest printed effect first."""
+    parts = [] if entry.evidence is None else entry.evidence.parts
+    return sorted((p for p in parts if p.printed and p.interval), key=lambda part: part.printed or 0.0)
+
+
+def _main_claims(paper: Paper, judged: Sequence[Judged]) -> Iterator[str]:
+    claims = five(paper, judged)
+    if not claims:
+        return
+    yield "| main claim | printed | ours, 95 % interval | setting | direction | size |\n|---|--:|--:|---|---|---|\n"
+    for entry in claims:
+        key = next(iter(drawn(entry)), None)
+        printed, ours = "", "" if entry.evidence is None else entry.measured
+        if key is not None:
+            several = f"<br>{cell(_short(key))}" if entry.evidence is not None and len(entry.evidence.parts) > 1 else ""
+            printed, ours = f"{key.printed:+.3g}", f"{key.ours()}{several}"
+        setting = "not run" if entry.evidence is None else "stand-in" if entry.stand_in else "same"
+        cells = (cell(entry.statement.says), printed, cell(ours), setting, _direction(entry), entry.size)
+        yield f"| {' | '.join(cells)} |\n"
+    if any(drawn(entry) for entry in claims):
+        caption = "Ours as a share of the paper's effect, with 95 % intervals; hollow a stand-in"
+        yield f"\n![{caption}]({FOREST.format(paper.stem)})\n"
+    yield (
+        "\nOf several comparisons the one with the smallest printed effect stands here; every one stands in "
+        f"[a CSV]({COMPARISONS.format(paper.stem)}), in the order of the statements below.\n\n"
+    )
+
+
+def _direction(entry: Judged) -> str:
+    return entry.verdict + (f"<br>{entry.counts}" if entry.counts else "")
+
+
+def _short(part: Part) -> str:
+    """What is compared, without the name of the study."""
+    return part.says.rpartition(": ")[2]
+
+
+def forest(paper: Paper, judged: Sequence[Judged]) -> Chart | None:
+    """One line for each comparison of the main claims that has a printed effect: ours divided by it."""
+    rows = [
+        {
+            "claim": part.says.removeprefix(f"{paper.stem.replace('_', '-')}-").replace(": ", ", ", 1)[:70],
+            "ours": _inside(part.difference or 0.0, part.printed),
+            "low": _inside(part.interval[0], part.printed),
+            "high": _inside(part.interval[1], part.printed),
+            "kind": "stand-in" if entry.stand_in else "same setting",
+        }
+        for entry in five(paper, judged)
+        for part in drawn(entry)
+        if part.interval is not None and part.printed
+    ]
+    if not rows:
+        return None
+    names = list(dict.fromkeys(row["claim"] for row in rows))
+    x = number("ours", title="share of the printed effect: 0 nothing, 1 as printed", domain=(-_REACH, _REACH))
+    y = {"field": "claim", "type": "nominal", "sort": names, "title": None, "axis": {"labelLimit": 420}}
+    fill = {
+        "field": "kind",
+        "type": "nominal",
+        "scale": {"domain": ["same setting", "stand-in"], "range": [INK, "white"]},
+    }
+    layers = [
+        rule_at(x=0.0),
+        marks("rule", [{"x": 1.0}], {"x": {**x, "field": "x"}}, color=SOFT, strokeDash=[4, 3]),
+        marks("rule", rows, {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}, color=INK, strokeWidth=1.5),
+        marks("point", rows, {"x": x, "y": y, "fill": {**fill, "title": None}}, stroke=INK, size=55, opacity=1),
+    ]
+    return sized({"layer": layers}, 420, 17 * len(names) + 10)
+
+
+_REACH = 2.0  # printed effects to either side; what lies beyond is drawn at the edge
+
+
+def _inside(value: float, printed: float | None) -> float:
+    return max(-_REACH, min(_REACH, value / (printed or 1.0)))
+
+
+def comparisons(paper: Paper, judged: Sequence[Judged]) -> str:
+    """Every comparison of a paper as CSV."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    heads = (
+        "statement",
+        "comparison",
+        "seeds",
+        "difference",
+        "low",
+        "high",
+        "unit",
+        "p",
+        "printed",
+        "direction",
+        "size",
+    )
+    writer.writerow((*heads, "seeds needed", "setting"))
+    for entry in judged:
+        if entry.evidence is None or entry.statement.paper != paper:
+            continue
+        for part in entry.evidence.parts:
+            low, high = part.interval or (None, None)
+            numbers = [_digits(value) for value in (part.difference, low, high)]
+            answers = (_digits(part.printed), entry.word(part.direction), part.size, part.needed or "")
+            row = (entry.statement.name, part.says, part.seeds or "", *numbers, part.unit, _digits(part.p, 2), *answers)
+            writer.writerow((*row, entry.stand_in or "same"))
+    return file.getvalue()
+
+
+def _digits(value: float | None, digits: int = 4) -> str:
+    return "" if value is None else f"{value:.{digits}g}"
+
+
+# -- what follows below it --------------------------------------------------------------------------------
+
+
+def _stand_ins(judged: Sequence[Judged]) -> dict[str, str]:
+    """By study: in which way it stands in for the paper's."""
+    return {name: entry.stand_in for entry in judged if entry.stand_in for name in entry.records}
 
 
 def _waiting(paper: Paper, runs: Runs) -> Iterator[str]:
@@ -236,23 +480,24 @@ def _printed(exhibit: Exhibit, table: Printed) -> Iterator[str]:
 def _claims(entries: Sequence[Entry]) -> Iterator[str]:
     yield "| place | claim | measured | verdict |\n|---|---|---|---|\n"
     for entry in entries:
-        verdict = entry.verdict if entry.verdict not in (FAILS, CRASHED) else f"**{entry.verdict}**"
+        wrong = entry.verdict in (FAILS, CRASHED)  # which stand above, with what was measured
+        measured = "see above" if wrong else cell(entry.measured)
         place = f"{cell(entry.claim.place)}<br>`{entry.claim.name}`"
-        yield f"| {place} | {cell(entry.claim.says)} | {cell(entry.measured)} | {verdict} |\n"
+        verdict = f"**{entry.verdict}**" if wrong else entry.verdict
+        yield f"| {place} | {cell(entry.claim.says)} | {measured} | {verdict} |\n"
 
 
-def _table(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
+def _findings(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
     if not judged:
         return
-    yield "| place | statement | found | different from the paper | verdict | records |\n"
-    yield "|---|---|---|---|---|---|\n"
+    yield "| place | statement | ours | verdict | size | records |\n|---|---|---|---|---|---|\n"
     for entry in judged:
         statement = entry.statement
-        verdict = f"**{entry.verdict}**" if entry.verdict == FAILS else entry.verdict
-        verdict += f"<br>{entry.counts}" if entry.counts else ""
-        links = ", ".join(records_of(statement.paper, name, runs) for name in statement.needs)
-        place = f"{cell(statement.place)}<br>`{statement.name}`"
-        columns = (place, cell(statement.says), cell(entry.measured), cell(statement.different), verdict, links)
+        links = ", ".join(records_of(statement.paper, name, runs) for name in entry.records)
+        mark = " †" if any(words in statement.different for words in _CHANGED) else ""
+        place = f"{cell(statement.place)}<br>`{statement.name}`{mark}"
+        links += "<br>(stand-in)" if entry.stand_in else ""
+        columns = (place, cell(statement.says), cell(entry.measured), _direction(entry), entry.size, links)
         yield f"| {' | '.join(columns)} |\n"
 
 
@@ -265,21 +510,19 @@ def records_of(paper: Paper, name: str, runs: Runs) -> str:
 
 
 def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
-    """A short line for each: where it stands, what it says, and which records decide it; then what makes these."""
+    """What no records decide yet, and what makes these."""
     if not judged:
         return
-    yield "No records yet; each is judged as soon as its records are there:\n\n"
-    for entry in judged:
-        needs = ", ".join(f"`{name}`" for name in entry.statement.needs)
-        begun = f" Begun: {entry.unfinished}." if entry.unfinished else ""
-        place = f"{entry.statement.place} (`{entry.statement.name}`)"
-        yield f"- {place}: {entry.statement.says} Decided by {needs}.{begun}\n"
+    yield "\nWithout records: "
+    yield ", ".join(
+        f"`{entry.statement.name}`{f' (begun: {entry.unfinished})' if entry.unfinished else ''}" for entry in judged
+    )
     wanted = dict.fromkeys(name for entry in judged for name in entry.missing)
-    yield "\nThese commands make them, from the root of a clone:\n\n"
+    yield ". From the root of a clone:\n\n"
     yield from (f"    {command_of(name)}\n" for name in wanted)
 
 
-# -- the paper's tables and figures, and the comparisons one by one
+# -- the paper's tables and figures
 
 _STATES = ("run", "unfinished", "not run yet")
 
@@ -313,41 +556,3 @@ def _state(exhibit: Exhibit, runs: Runs) -> str:
     if len(set(each)) == 1:
         return each[0]
     return ", ".join(f"{each.count(state)} of {len(each)} {state}" for state in _STATES if state in each)
-
-
-def comparisons(judged: Sequence[Judged]) -> Iterator[str]:
-    """The parts of all statements that have any to compare: difference, p after Holm's correction, effect, verdict."""
-    rows = [
-        (entry.statement.name, part, part.p)
-        for entry in judged
-        if entry.evidence is not None
-        for part in entry.evidence.parts
-        if part.p is not None
-    ]
-    if not rows:
-        return
-    many = f"The {len(rows)} comparisons behind these verdicts, one by one"
-    yield f"\n<details><summary>{many if len(rows) > 1 else 'The comparison behind this verdict'}</summary>\n\n"
-    yield "| statement | says | pairs | difference | p | effect size | verdict |\n|---|---|--:|--:|--:|--:|---|\n"
-    for name, part, value in rows:
-        effect = "" if part.effect is None else f"{part.effect:+.2f}"
-        p = f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
-        numbers = f"{part.pairs} | {_difference(part)} | {p} | {effect}"
-        yield f"| `{name}` | {cell(part.says)} | {numbers} | {part.verdict} |\n"
-    yield (
-        "\nThe difference is the mean over the pairs of seeds with its 95 % interval, in the unit of the score: "
-        "accuracies as fractions, errors that span decades as their decimal logarithms. The p is that after Holm's "
-        "correction over the comparisons of the statement. The effect size is Hedges' g_z, the mean difference of the "
-        "pairs over their standard deviation, made smaller for few pairs (0.56 times for three). Difference and effect "
-        "size are positive where they go the way that the paper says.\n\n"
-        "</details>\n"
-    )
-
-
-def _difference(part: Part) -> str:
-    """The mean and its interval, all to the third digit of the interval's width."""
-    if part.interval is None:
-        return f"{part.direction:+.2g}"
-    low, high = part.interval
-    places = max(0, 2 - math.floor(math.log10(high - low))) if high > low else 4
-    return f"{part.direction:+z.{places}f} [{low:z.{places}f}, {high:z.{places}f}]"

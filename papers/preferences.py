@@ -14,7 +14,7 @@ from softknee.measure.record import Quantity
 
 from .claim import paper as paper_called
 from .runs import Runs, Study, command_of_recipe, command_of_row, folded, recipe_named
-from .statement import CANNOT_TELL, Evidence, Part, Statement, better, corrected, counted, mean, statements_of
+from .statement import Evidence, Part, Statement, better, corrected, mean, statements_of
 
 GELU = "gelu"  # the label of the model's own activation in the recipes
 
@@ -201,44 +201,35 @@ def preference_tables(runs: Runs, paper: str) -> Iterator[str]:
 
 
 def _judge(table: PreferenceTable, study: Study) -> Evidence:
-    """Every column at every beta, seed by seed."""
-    parts, words = [], []
+    """Every column at every beta."""
+    parts: list[Part] = []
     numbers: dict[str, float] = {}
-    for beta in table.values:
-        for column in table.columns:
+    for beta, printed in table.values.items():
+        for place, column in enumerate(table.columns):
+            mine, theirs = (column.values(study, label, beta) for label in (table.label, GELU))
             says = f"β = {beta}: {table.title} better than GELU in {column.head}"
-            parts.append(_better(says, column, study, table.label, beta))
-            for label, title in ((table.label, table.title), (GELU, "GELU")):
-                values = column.values(study, label, beta)
+            effect = _effect(column, *(row[place] for row in printed))
+            parts.append(better(says, mine or [], theirs or [], larger=column.larger, printed=effect))
+            for values, title in ((mine, table.title), (theirs, "GELU")):
                 if values is not None:
                     numbers[f"{title} beta={beta} {column.name}"] = mean(values)
-        texts = (
-            f"{column.head} {column.text(study, table.label, beta)} against {column.text(study, GELU, beta)}"
-            for column in table.columns
-        )
-        words.append(f"β = {beta}: {', '.join(texts)}")
-    parts = corrected(parts)
-    return Evidence(
-        f"{table.title} against GELU, {'; '.join(words)}. {counted(parts)} are shown to be better",
-        parts=parts,
-        numbers=numbers,
-    )
+    return Evidence(corrected(parts), numbers=numbers)
 
 
-def _better(says: str, column: Column, study: Study, label: str, beta: str) -> Part:
-    mine, theirs = column.values(study, label, beta), column.values(study, GELU, beta)
-    if mine is None or theirs is None:
-        return Part(says, CANNOT_TELL)
-    return better(says, mine, theirs, larger=column.larger)
+def _effect(column: Column, mine: str, theirs: str) -> float | None:
+    """By how much the paper has the function before GELU, where it prints both."""
+    if not mine or not theirs:
+        return None
+    first, second = (float(text.partition(" ")[0]) for text in (mine, theirs))
+    effect = first - second if column.larger else second - first
+    return effect if effect > 0 else None
 
 
 def _statement(table: PreferenceTable) -> Statement:
     def decide(study: Study) -> Evidence:
         return _judge(table, study)
 
-    decide.__doc__ = (
-        f"{table.title} against GELU in each of the {len(table.columns)} numbers at each beta, seed by seed."
-    )
+    decide.__doc__ = f"{table.title} against GELU in each of the {len(table.columns)} numbers at each beta."
     return statements_of(table.paper)(
         name=table.statement,
         place=f"{table.place}, {table.network}",

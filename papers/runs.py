@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -49,6 +49,15 @@ def _recipe(name_or_file: str | Path, settings: tuple[str, ...]) -> Recipe:
 def labels_of_recipe(recipe: Recipe) -> tuple[str, ...]:
     """The labels of a recipe's activations, in order."""
     return tuple(chosen.label for chosen in every_chosen(recipe))
+
+
+def printed_of(name: str) -> Mapping[str, Mapping[str, float]]:
+    """The paper's numbers by label and measure, as the recipe of this name has them."""
+    try:
+        paper = recipe_named(name).paper
+    except RecipeError:  # a recipe of the user's own
+        return {}
+    return {} if paper is None else paper.values
 
 
 def command_of_recipe(name: str) -> str:
@@ -101,12 +110,24 @@ def folded(commands: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Study:
-    """The outcomes of one study, by the labels of its activations."""
+    """The outcomes of one study, by the labels of its activations.
+
+    printed: the paper's numbers, as the recipe has them.
+    commits: of the code that the records were made with, where they say so.
+    teacher: of a distillation.
+    """
 
     name: str
     folder: Path
     outcomes: dict[str, Outcome]
     machines: tuple[str, ...] = ()
+    printed: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    commits: tuple[str, ...] = ()
+    teacher: Outcome | None = None
+
+    def printed_scores(self, measure: str) -> dict[str, float]:
+        """What the paper prints of one measure, by label."""
+        return {label: values[measure] for label, values in self.printed.items() if measure in values}
 
     def values(self, label: str, measure: str) -> list[float | None]:
         """The test score of every seed, in the order of the seeds; None of one that diverged."""
@@ -174,9 +195,9 @@ class Runs:
 
     def has(self, name: str, labels: Collection[str] = ()) -> bool:
         """Whether this is there: a study whole, or at least these activations of it."""
-        if name not in self.unfinished:
-            return name in self.names
-        return bool(labels) and set(labels) <= set(self.study(name).outcomes)
+        if name not in self.names or not labels or name.endswith(".json"):
+            return name in self.names and name not in self.unfinished
+        return set(labels) <= set(self.study(name).outcomes)
 
     @cached_property
     def unfinished(self) -> dict[str, tuple[int, int]]:
@@ -202,7 +223,11 @@ class Runs:
             outcomes = [Outcome.read(record) for record in records]
             trained = {outcome.trial.activation.label: outcome for outcome in outcomes if outcome.trial.kind == "train"}
             machines = dict.fromkeys(record.hardware.gpu or record.hardware.cpu for record in records)
-            self._read[name] = Study(name, folder, trained, tuple(machines))
+            teacher = next((outcome for outcome in outcomes if outcome.trial.kind == "teacher"), None)
+            commits = dict.fromkeys((record.settings.get("git") or {}).get("commit", "")[:9] for record in records)
+            self._read[name] = Study(
+                name, folder, trained, tuple(machines), printed_of(name), tuple(filter(None, commits)), teacher
+            )
         return self._read[name]
 
     def recipe(self, name: str) -> Recipe:

@@ -1,20 +1,29 @@
-"""What an empirical statement is, and the rules by which it is judged. They were fixed before the studies were run.
+"""What an empirical statement is, and the rules by which all of them are judged.
 
-A statement of a paper is cut into parts, each a comparison of two activations in one study ("SQUAF has a lower error
-than ReLU"), or a number with a bound. Seeds are paired: seed i gave both the same weights and order of examples.
+A statement is cut into comparisons of two activations in one study. Each answers two questions.
 
-    comparison   the paired t-test over the seeds, of logarithms where the score spans decades (mean squared errors);
-                 Holm's correction over all comparisons of one statement, those that could not be made (a row that
-                 was not run, too few seeds) among them, level 5 %
-    holds        the part's p is below the level and the difference has the direction the paper states
-    fails        the p is below the level and the direction is the other one; or all seeds of what should win diverged
-    cannot tell  neither; also with fewer than three pairs of seeds that came to their end
-    effect size  Hedges' g_z of the pairs, as in the reports: it stands beside the p and decides nothing
-    a bound      a number of ours against a number of the paper's; holds or fails
+    direction    shown       the difference has the sign that the paper states, at 5 % after Holm's correction over all
+                             comparisons of the statement that were run; where each of them has it at 5 % without
+                             any correction, all are (that all hold at once needs none: Berger 1982)
+                 reversed    the same for the other sign; or all seeds of what should win diverged
+                 not shown   neither, or fewer than three seeds on a side
+    size         as printed  direction shown, and the 95 % interval of ours holds the paper's effect or lies above it
+                 smaller     direction shown, and the paper's effect lies above our interval
+                 excluded    direction not shown, and the paper's effect lies above our interval
+                 open        direction not shown, and our interval holds the paper's effect: more seeds are needed
+                 none        the paper prints no effect
 
-A statement holds if all its parts do, fails if one fails and none holds, cannot be told if no part can, and holds
-partly otherwise. (Two rules were added when records were there: a statement of which no part holds is not called
-`partly`, and comparisons that could not be made count in the correction, which makes it stricter.)
+A comparison that was not run is listed, blocks nothing and counts for nothing. A statement is shown where every
+comparison is, reversed where one is and none is shown, and not shown otherwise. A stand-in (other data, fewer epochs,
+another model than the paper's) supports or doubts a statement; it neither shows nor reverses it.
+
+Paired or not was fixed beforehand: a test is paired only where both sides share initial weights and batches and the
+record says so, which is the case for two readings of one trained model (before and after a replacement, SQUAF-P and
+SQUAF). Two activations are compared without pairs (Welch), since nothing in a record says that seed i did the same to
+both, and in three studies the seeds of two activations have correlations of 0.25, -0.32 and -0.05 in the mean.
+
+Scores that span decades (mean squared errors) are compared by their decimal logarithms. `needed` is how many seeds on
+each side show the printed effect with a probability of 80 %, from the spread of the records.
 """
 
 from __future__ import annotations
@@ -23,6 +32,7 @@ import inspect
 import math
 import random
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,76 +41,95 @@ from softknee.lab.report.summary import estimate_of
 from softknee.measure.estimate import Estimate
 from softknee.measure.hardness import spearman
 from softknee.measure.record import Record
-from softknee.measure.significance import Comparison, compare_each, compare_sets, holm
+from softknee.measure.significance import Comparison, compare_each, compare_sets, holm, seeds_needed
 
-from .claim import FAILS, HOLDS, PARTLY, Paper, paper
+from .claim import Paper, paper
 from .runs import Runs, Study
 
-CANNOT_TELL, NOT_THERE = "cannot tell", "no records"
-# The words for one statement or part with that verdict, and for several.
-WORDS = {
-    HOLDS: ("holds", "hold"),
-    PARTLY: ("holds partly", "hold partly"),
-    FAILS: ("fails", "fail"),
-    CANNOT_TELL: ("cannot be told", "cannot be told"),
-    NOT_THERE: ("has no records yet", "have no records yet"),
-}
+SHOWN, NOT_SHOWN, REVERSED, NOT_RUN, NOT_THERE = "shown", "not shown", "reversed", "not run", "no records"
+SUPPORTED, DOUBTED = "supported", "doubted"  # what a stand-in does in the place of showing and reversing
+AS_PRINTED, SMALLER_THAN_PRINTED, EXCLUDED, OPEN = "as printed", "smaller", "excluded", "open"
+DIRECTIONS = (SHOWN, SUPPORTED, NOT_SHOWN, REVERSED, DOUBTED, NOT_RUN, NOT_THERE)
+SIZES = (AS_PRINTED, SMALLER_THAN_PRINTED, EXCLUDED, OPEN)
 LEVEL = 0.05
-FEWEST_PAIRS = 3
+FEWEST_SEEDS = 3
 ADDED = "this statement was added with records at hand"  # stands under `different` where that is so
+
+# What a measure is called, what it is multiplied by to be shown, how, and the unit of a difference.
+MEASURES = {
+    "mse": ("mean squared error", 1.0, "{:.1e}", "decades"),
+    "r2": ("R², %", 100.0, "{:.1f}", "points"),
+    "psnr": ("PSNR, dB", 1.0, "{:.2f}", "dB"),
+    "ssim": ("SSIM", 1.0, "{:.4f}", ""),
+    "accuracy": ("accuracy, %", 100.0, "{:.2f}", "points"),
+    "log_loss": ("log loss, nats", 1.0, "{:.4f}", "nats"),
+    "auc": ("AUC, %", 100.0, "{:.2f}", "points"),
+    "perplexity": ("perplexity", 1.0, "{:.2f}", ""),
+}
+SMALLER = ("mse", "log_loss", "perplexity")  # is better
 
 
 @dataclass(frozen=True)
 class Part:
-    """One comparison or bound of a statement.
+    """One comparison or bound of a statement; differences are positive where they go the way that the paper says.
 
-    p, direction: of a comparison: its p, and the difference with the sign that the paper states; `corrected` turns them
-                  into a verdict.
-    effect:       its effect size g_z (`measure.significance`), with the sign that the paper states.
-    interval:     the 95 % interval of the difference, likewise.
-    pairs:        how many pairs of seeds it is of.
+    direction: as above; `corrected` fills it in where there is a p.
+    printed:   the paper's effect in the unit of the difference; None where it prints none.
+    seeds:     on the smaller side.
+    needed:    on each side, for the printed effect.
     """
 
     says: str
-    verdict: str = ""
-    p: float | None = None
-    direction: float = 0.0
-    effect: float | None = None
+    direction: str = ""
+    difference: float | None = None
     interval: tuple[float, float] | None = None
-    pairs: int | None = None
+    p: float | None = None
+    printed: float | None = None
+    unit: str = ""
+    seeds: int = 0
+    needed: int | None = None
 
-    @classmethod
-    def compared(cls, says: str, comparison: Comparison, *, larger: bool) -> Part:
-        """A comparison that the paper says the first wins; `larger` says whether more is better."""
-        sign = 1.0 if larger else -1.0
-        interval = None
-        if comparison.interval is not None:
-            low, high = sorted(sign * end for end in comparison.interval)
-            interval = (low, high)
-        return cls(
-            says,
-            p=comparison.p,
-            direction=sign * comparison.difference,
-            effect=None if comparison.effect is None else sign * comparison.effect,
-            interval=interval,
-            pairs=comparison.seeds,
-        )
+    @property
+    def size(self) -> str:
+        """The answer to the second question; empty where the paper prints no effect or there is no interval."""
+        if self.printed is None or self.interval is None:
+            return ""
+        if self.printed > self.interval[1]:
+            return SMALLER_THAN_PRINTED if self.direction == SHOWN else EXCLUDED
+        return AS_PRINTED if self.direction == SHOWN else OPEN
+
+    def ours(self) -> str:
+        """The difference with its interval and unit: "+1.48 [0.43, 2.54] points"."""
+        if self.difference is None:
+            return ""
+        if self.interval is None:
+            return f"{self.difference:+.3g} {self.unit}".rstrip()
+        low, high = self.interval
+        places = max(0, 2 - math.floor(math.log10(high - low))) if high > low else 4
+        places = min(places, 2) if self.unit in ("points", "dB", "decades") else places
+        return f"{self.difference:+z.{places}f} [{low:z.{places}f}, {high:z.{places}f}] {self.unit}".rstrip()
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a statement was judged by: a sentence or two with the numbers, and the parts."""
+    """What a statement was judged by: the parts, and a sentence where their differences do not say it all."""
 
-    measured: str
     parts: Sequence[Part]
+    measured: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def verdict(self) -> str:
-        verdicts = {part.verdict for part in self.parts}
-        if len(verdicts) == 1:
-            return verdicts.pop()
-        return PARTLY if HOLDS in verdicts else FAILS
+    def ran(self) -> list[Part]:
+        """The comparisons that were run."""
+        return [part for part in self.parts if part.direction != NOT_RUN]
+
+    @property
+    def direction(self) -> str:
+        """Of the statement, as the rules have it."""
+        directions = {part.direction for part in self.ran}
+        if len(directions) <= 1:
+            return directions.pop() if directions else NOT_THERE
+        return REVERSED if REVERSED in directions and SHOWN not in directions else NOT_SHOWN
 
 
 @dataclass(frozen=True)
@@ -108,9 +137,11 @@ class Statement:
     """One statement of a paper that only training can test.
 
     needs:     the studies and records that it is judged by; `decide` takes them in this order.
-    different: what was different from the paper.
+    instead:   by the name of one of these: what stands in for it as long as it is not there.
+    stand_in:  in which way the records, or those that stand in, are not of the paper's setting; empty where they are.
+    different: what else was different from the paper.
     how:       how it is judged, in one line.
-    labels:    the activations of each of these studies that it is judged by; empty for all.
+    labels:    the activations of each of these studies that it cannot do without; empty for all.
     """
 
     paper: Paper
@@ -122,6 +153,8 @@ class Statement:
     decide: Callable[..., Evidence]
     how: str
     labels: tuple[str, ...] = ()
+    stand_in: str = ""
+    instead: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -135,38 +168,57 @@ class Judged:
 
     unfinished: which of its studies were run in part: "mine (3 of 8 activations)".
     missing:    which of its records are not there, or not whole.
+    stand_in:   in which way the records that it was judged by are not of the paper's setting.
+    records:    the names of these.
     """
 
     statement: Statement
     evidence: Evidence | None
     unfinished: str = ""
     missing: tuple[str, ...] = ()
+    stand_in: str = ""
+    records: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
-        """Holds, partly, fails, cannot tell, or no records."""
-        return NOT_THERE if self.evidence is None else self.evidence.verdict
+        """The direction; of a stand-in supported, doubted or not shown."""
+        return NOT_THERE if self.evidence is None else self.word(self.evidence.direction)
+
+    def word(self, direction: str) -> str:
+        """A direction as this statement has it."""
+        return {SHOWN: SUPPORTED, REVERSED: DOUBTED}.get(direction, direction) if self.stand_in else direction
 
     @property
     def counts(self) -> str:
-        """How many parts have each verdict, where they differ: "9 hold, 1 fails"."""
-        verdicts = [] if self.evidence is None else [part.verdict for part in self.evidence.parts]
-        if len(set(verdicts)) < 2:
-            return ""
-        return in_words({verdict: verdicts.count(verdict) for verdict in WORDS})
+        """How many comparisons have each direction, where they differ: "2 shown, 4 not shown"."""
+        directions = [] if self.evidence is None else [self.word(part.direction) for part in self.evidence.parts]
+        return counted(directions, DIRECTIONS) if len(set(directions)) > 1 else ""
+
+    @property
+    def size(self) -> str:
+        """The answer to the second question, with counts where the comparisons differ; empty where there is none."""
+        sizes = [part.size for part in self.evidence.parts if part.size] if self.evidence is not None else []
+        return sizes[0] if len(set(sizes)) == 1 else counted(sizes, SIZES)
 
     @property
     def measured(self) -> str:
-        """What was found, in a sentence or two."""
-        if self.evidence is not None:
+        """What was found: the sentence of the evidence, or the differences."""
+        if self.evidence is None:
+            begun = f"; begun: {self.unfinished}" if self.unfinished else ""
+            return f"there are no records of it yet: {', '.join(self.statement.needs)}{begun}"
+        if self.evidence.measured:
             return self.evidence.measured
-        begun = f"; begun: {self.unfinished}" if self.unfinished else ""
-        return f"there are no records of it yet: {', '.join(self.statement.needs)}{begun}"
+        parts = [part for part in self.evidence.parts if part.difference is not None]
+        if len(parts) < 2:
+            return "".join(part.ours() for part in parts)
+        low, high = (choose(parts, key=lambda part: part.difference or 0.0) for choose in (min, max))
+        return f"{len(parts)} differences, from {low.ours()} to {high.ours()}"
 
 
-def in_words(counts: Mapping[str, int]) -> str:
-    """How many have each verdict, without those that none has: "9 hold, 1 fails"."""
-    return ", ".join(f"{count} {WORDS[verdict][count > 1]}" for verdict, count in counts.items() if count)
+def counted(words: Iterable[str], order: Sequence[str]) -> str:
+    """How often each word stands there: "9 shown, 1 reversed"."""
+    counts = Counter(words)
+    return ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
 
 
 def statements_of(stem: str) -> Callable[..., Callable[[Callable[..., Evidence]], Statement]]:
@@ -174,12 +226,32 @@ def statements_of(stem: str) -> Callable[..., Callable[[Callable[..., Evidence]]
     source = paper(stem)
 
     def statement(
-        *, place: str, says: str, needs: Iterable[str], different: str, labels: Iterable[str] = (), name: str = ""
+        *,
+        place: str,
+        says: str,
+        needs: Iterable[str],
+        different: str,
+        labels: Iterable[str] = (),
+        name: str = "",
+        stand_in: str = "",
+        instead: Mapping[str, str] | None = None,
     ) -> Callable[[Callable[..., Evidence]], Statement]:
         def made(decide: Callable[..., Evidence]) -> Statement:
             how = " ".join((inspect.getdoc(decide) or "").split())
-            called = name or decide.__name__
-            return Statement(source, called, place, says, tuple(needs), different, decide, how, tuple(labels))
+            called = name or getattr(decide, "__name__", "")
+            return Statement(
+                source,
+                called,
+                place,
+                says,
+                tuple(needs),
+                different,
+                decide,
+                how,
+                tuple(labels),
+                stand_in,
+                instead or {},
+            )
 
         return made
 
@@ -192,86 +264,193 @@ def judge(statements: Iterable[Statement], runs: Runs) -> tuple[Judged, ...]:
 
 
 def _judged(statement: Statement, runs: Runs) -> Judged:
-    if missing := tuple(name for name in statement.needs if not runs.has(name, statement.labels)):
-        begun = {name: runs.unfinished[name] for name in statement.needs if name in runs.unfinished}
+    names = [
+        name if runs.has(name, statement.labels) or name not in statement.instead else statement.instead[name]
+        for name in statement.needs
+    ]
+    if missing := tuple(name for name in names if not runs.has(name, statement.labels)):
+        begun = {name: runs.unfinished[name] for name in names if name in runs.unfinished}
         words = ", ".join(f"{name} ({done} of {whole} activations)" for name, (done, whole) in begun.items())
         return Judged(statement, None, words, missing)
-    read = (runs.benchmark(name) if name.endswith(".json") else runs.study(name) for name in statement.needs)
-    return Judged(statement, statement.decide(*read))
+    read = (runs.benchmark(name) if name.endswith(".json") else runs.study(name) for name in names)
+    own = bool(statement.instead) and names == list(statement.needs)
+    return Judged(statement, statement.decide(*read), stand_in="" if own else statement.stand_in, records=tuple(names))
 
 
 def record(judged: Sequence[Judged], *, command: str) -> Record:
     """The record of a judgement: one row for each statement."""
-    rows = [
-        {
+    rows = []
+    for entry in judged:
+        parts = entry.evidence.parts if entry.evidence is not None else ()
+        row = {
             "id": entry.statement.id,
             "paper": entry.statement.paper.title,
             "place": entry.statement.place,
             "statement": entry.statement.says,
             "check": entry.statement.how,
+            "stand_in": entry.stand_in,
             "different": entry.statement.different,
             "measured": entry.measured,
-            "verdict": entry.verdict,
-            "parts": [] if entry.evidence is None else [vars(part) for part in entry.evidence.parts],
+            "direction": entry.verdict,
+            "size": entry.size,
+            "parts": [vars(part) | {"size": part.size} for part in parts],
             "numbers": {} if entry.evidence is None else dict(entry.evidence.numbers),
-            "records": list(entry.statement.needs),
+            "records": list(entry.records or entry.statement.needs),
         }
-        for entry in judged
-    ]
-    return Record.now("evidence", command=command, rows=rows, settings={"level": LEVEL, "fewest_pairs": FEWEST_PAIRS})
+        rows.append(row)
+    return Record.now("evidence", command=command, rows=rows, settings={"level": LEVEL, "fewest_seeds": FEWEST_SEEDS})
 
 
 # -- parts ------------------------------------------------------------------------------------------------
 
 
-def bound(says: str, holds: bool) -> Part:
-    """A number of ours against one of the paper's."""
-    return Part(says, HOLDS if holds else FAILS)
+def bound(says: str, shown: bool) -> Part:
+    """A number of ours, which has no interval, against one of the paper's."""
+    return Part(says, SHOWN if shown else NOT_SHOWN)
 
 
-def better(says: str, first: Sequence[float | None], second: Sequence[float | None], *, larger: bool = True) -> Part:
-    """Seed by seed: is the first better? A pair of which one is None, or not there, is left out."""
-    pairs = [(a, b) for a, b in zip(first, second, strict=False) if a is not None and b is not None]
-    if len(pairs) < FEWEST_PAIRS:
-        return Part(says, CANNOT_TELL)
-    return Part.compared(says, compare_each([a for a, _ in pairs], [b for _, b in pairs]), larger=larger)
+def better(
+    says: str,
+    first: Sequence[float | None],
+    second: Sequence[float | None] | float,
+    *,
+    larger: bool = True,
+    printed: float | None = None,
+    unit: str = "",
+    paired: bool = False,
+) -> Part:
+    """Is the first better, by its seeds? What is None is left out; the second may be one number, without a spread."""
+    sign = 1.0 if larger else -1.0
+    if not isinstance(second, Sequence):
+        paired, second = True, [second] * len(first)
+    if paired:
+        pairs = [(a, b) for a, b in zip(first, second, strict=False) if a is not None and b is not None]
+        mine, theirs = [sign * a for a, _ in pairs], [sign * b for _, b in pairs]
+    else:
+        mine, theirs = ([sign * value for value in side if value is not None] for side in (first, second))
+    if min(len(mine), len(theirs)) < FEWEST_SEEDS:
+        return Part(says, NOT_SHOWN, printed=printed, unit=unit, seeds=min(len(mine), len(theirs)))
+    part = _compared(says, compare_each(mine, theirs, paired=paired), printed, unit)
+    result = part.difference or 0.0
+    if part.interval is None:  # nothing varies: every seed says the same
+        direction = SHOWN if result > 0 else REVERSED if result < 0 else NOT_SHOWN
+        return replace(part, direction=direction, p=None)
+    spreads = statistics.stdev(mine), statistics.stdev(theirs)
+    return replace(part, needed=None if printed is None else seeds_needed(printed, *spreads))
+
+
+def alike(
+    says: str, first: Sequence[float | None], second: Sequence[float | None], *, margin: float, unit: str = ""
+) -> Part:
+    """Are both within the margin of each other? Two one-sided tests; reversed where the interval lies outside it.
+
+    All comparisons of such a statement have to be shown, which needs no correction.
+    """
+    sides = [[value for value in side if value is not None] for side in (first, second)]
+    if min(map(len, sides)) < FEWEST_SEEDS:
+        return Part(says, NOT_SHOWN, unit=unit, seeds=min(map(len, sides)))
+    result = compare_each(*sides, paired=False, margin=margin)
+    part = _compared(says, result, None, unit)
+    if result.interval is None:
+        return replace(part, direction=SHOWN if abs(result.difference) < margin else REVERSED)
+    low, high = result.interval
+    inside = result.equivalence is not None and result.equivalence < LEVEL
+    outside = low > margin or high < -margin
+    return replace(part, direction=SHOWN if inside else REVERSED if outside else NOT_SHOWN)
+
+
+def _compared(says: str, result: Comparison, printed: float | None, unit: str) -> Part:
+    return Part(
+        says,
+        difference=result.difference,
+        interval=result.interval,
+        p=result.p,
+        printed=printed,
+        unit=unit,
+        seeds=result.seeds,
+    )
 
 
 def wins(
-    study: Study, winner: str, others: Iterable[str], measure: str, *, larger: bool, logarithmic: bool = False
+    study: Study,
+    winner: str,
+    others: Iterable[str],
+    measure: str,
+    *,
+    printed: Mapping[str, float] | None = None,
+    name: str = "",
 ) -> list[Part]:
-    """For each of the others: is the winner's score better? See the rules above."""
-    scale = math.log10 if logarithmic else float
-
-    def scores(label: str) -> list[float | None]:
-        return [None if value is None else scale(max(value, 1e-300)) for value in study.values(label, measure)]
-
-    mine, parts = scores(winner), []
+    """For each of the others: is the winner's score better? The paper's effect is that of the study's own table, or of
+    the scores in `printed`."""
+    larger, unit = measure not in SMALLER, MEASURES[measure][3]
+    parts = []
     for other in others:
-        says = f"{study.name}: {winner} better than {other} in {measure}"
-        diverged = all(value is None for value in mine)
-        parts.append(Part(says, FAILS) if diverged else better(says, mine, scores(other), larger=larger))
+        says = f"{name or study.name}: {winner} better than {other} in {measure}"
+        effect = printed_effect(printed or study.printed_scores(measure), winner, other, measure)
+        if winner not in study.outcomes or other not in study.outcomes:
+            parts.append(Part(says, NOT_RUN, printed=effect, unit=unit))
+        elif not any(value is not None for value in study.values(winner, measure)):
+            parts.append(Part(says, REVERSED, printed=effect, unit=unit))
+        else:
+            mine, theirs = (scores(study, label, measure) for label in (winner, other))
+            parts.append(better(says, mine, theirs, larger=larger, printed=effect, unit=unit))
     return parts
 
 
-def agrees_more(study: Study, winner: str, others: Iterable[str], measure: str = "delta_1") -> list[Part]:
+def scores(study: Study, label: str, measure: str = "accuracy") -> list[float | None]:
+    """Of every seed, in the unit that it is shown in: accuracies in percent, mean squared errors as logarithms."""
+    values, scale = study.values(label, measure), MEASURES[measure][1]
+    if measure == "mse":
+        return [None if value is None else math.log10(max(value, 1e-300)) for value in values]
+    return [None if value is None else scale * value for value in values]
+
+
+def printed_effect(printed: Mapping[str, float], winner: str, other: str, measure: str) -> float | None:
+    """By how much the paper has the winner before the other; None where it does not, or does not print it."""
+    if winner not in printed or other not in printed:
+        return None
+    mine, theirs = printed[winner], printed[other]
+    if measure == "mse":
+        effect = math.log10(theirs / mine)
+    else:
+        effect = theirs - mine if measure in SMALLER or measure in ("delta_1", "binary") else mine - theirs
+    return effect if effect > 0 else None
+
+
+def agrees_more(
+    study: Study, winner: str, others: Iterable[str], measure: str = "delta_1", *, printed: float | None = None
+) -> list[Part]:
     """For each of the others: do the winner's models differ less from each other?
 
-    A prediction difference is one number of all seeds, so that the pairs of the t-test are its values without each of
-    them (the jackknife), as in the reports.
+    A prediction difference is one number of all seeds, whose spread is that of the jackknife.
     """
     parts = []
     mine = _estimate(study, winner, measure)
     for other in others:
         says = f"{study.name}: {winner} lower than {other} in {measure}"
+        effect = printed or printed_effect(study.printed_scores(measure), winner, other, measure)
         theirs = _estimate(study, other, measure)
         if mine is None:
-            parts.append(Part(says, FAILS))
-        elif theirs is None or _seeds(mine) != _seeds(theirs) or _seeds(mine) < FEWEST_PAIRS:
-            parts.append(Part(says, CANNOT_TELL))
+            parts.append(Part(says, REVERSED, printed=effect))
+        elif theirs is None or min(_seeds(mine), _seeds(theirs)) < FEWEST_SEEDS:
+            parts.append(Part(says, NOT_SHOWN, printed=effect))
         else:
-            parts.append(Part.compared(says, compare_sets(mine, theirs), larger=False))
+            part = _compared(says, compare_sets(theirs, mine, paired=False), effect, "")
+            parts.append(part if part.p is not None else replace(part, direction=NOT_SHOWN))
     return parts
+
+
+def exceeds(study: Study, label: str, measure: str, bound: float) -> Part:
+    """Is a prediction difference above a bound of the paper's, by the interval of the jackknife?"""
+    estimate = _estimate(study, label, measure)
+    says = f"{study.name}: {measure} of {label} above {bound:g}"
+    if estimate is None:
+        return Part(says, NOT_SHOWN)
+    if estimate.interval is None:
+        return Part(says, SHOWN if estimate.value > bound else NOT_SHOWN, difference=estimate.value - bound)
+    low, high = (end - bound for end in estimate.interval)
+    direction = SHOWN if low > 0 else REVERSED if high < 0 else NOT_SHOWN
+    return Part(says, direction, difference=estimate.value - bound, interval=(low, high), seeds=_seeds(estimate))
 
 
 def _seeds(estimate: Estimate) -> int:
@@ -284,34 +463,30 @@ def _estimate(study: Study, label: str, measure: str) -> Estimate | None:
 
 
 def drops_less(study: Study, winner: str, other: str) -> Part:
-    """Does replacing the winner cost less than replacing the other, seed by seed?"""
+    """Does replacing the winner cost less than replacing the other? What it costs is taken model by model."""
     says = f"{study.name}: replacing {winner} costs less than replacing {other}"
-    return better(says, drops(study, winner), drops(study, other), larger=False)
+    return better(says, drops(study, winner), drops(study, other), larger=False, unit="points")
 
 
 def corrected(parts: Sequence[Part]) -> list[Part]:
-    """All comparisons of one statement with Holm's correction, and the verdicts that follow.
+    """The comparisons of one statement with Holm's correction over those that were run, and their directions.
 
-    Those that could not be made count, too: what was not run must not make the rest easier to show.
-
-    >>> part = Part("it was compared", p=0.03, direction=1.0)
-    >>> [part.verdict for part in corrected([part])]
-    ['holds']
-    >>> [part.verdict for part in corrected([part, Part("it was not run", CANNOT_TELL)])]
-    ['cannot tell', 'cannot tell']
+    >>> part = Part("it was compared", p=0.03, difference=1.0)
+    >>> [part.direction for part in corrected([part, Part("it was not run", NOT_RUN)])]
+    ['shown', 'not run']
+    >>> [part.direction for part in corrected([part, Part("it was not", p=0.5, difference=1.0)])]
+    ['not shown', 'not shown']
     """
-    adjusted = holm([1.0 if part.p is None else part.p for part in parts])
+    values = [None if part.direction else part.p for part in parts]
+    tested = [part for part, p in zip(parts, values, strict=True) if p is not None]
+    whole = all((part.p or 0.0) < LEVEL and (part.difference or 0.0) > 0 for part in tested)
+    adjusted = values if whole else holm(values)
     judged = []
     for part, p in zip(parts, adjusted, strict=True):
-        shown = HOLDS if part.direction > 0 else FAILS
-        verdict = part.verdict or (shown if p is not None and p < LEVEL else CANNOT_TELL)
-        judged.append(replace(part, verdict=verdict, p=None if part.p is None else p))
+        shown = SHOWN if (part.difference or 0.0) > 0 else REVERSED
+        direction = part.direction or (shown if p is not None and p < LEVEL else NOT_SHOWN)
+        judged.append(replace(part, direction=direction, p=part.p if p is None else p))
     return judged
-
-
-def counted(parts: Sequence[Part]) -> str:
-    """How many parts hold, as words: "7 of 10"."""
-    return f"{sum(part.verdict == HOLDS for part in parts)} of {len(parts)}"
 
 
 # -- what several papers compare --------------------------------------------------------------------------
@@ -335,35 +510,20 @@ def labels_of(study: Study, name: str) -> list[str]:
     return [label for label, outcome in study.outcomes.items() if outcome.trial.activation.name == name]
 
 
-def accuracies(study: Study, labels: Iterable[str]) -> str:
-    """The mean test accuracies as words: "relu 91.20 %, gelu 91.40 %"."""
-    return ", ".join(f"{label} {percent(study.mean(label, 'accuracy'))}" for label in labels)
-
-
-def against(study: Study, first: str, second: str) -> Evidence:
-    """The first by test accuracy against the second: both means, and the mean difference of the pairs in points."""
-    parts = corrected(wins(study, first, [second], "accuracy", larger=True))
-    (part,) = parts
-    ends = "" if part.interval is None else " [{:z.2f}, {:z.2f}]".format(*(100 * end for end in part.interval))
-    return Evidence(
-        f"{accuracies(study, (first, second))}: {100 * part.direction:+z.2f} points{ends}",
-        parts=parts,
-        numbers={label: study.mean(label, "accuracy") for label in (first, second)},
-    )
-
-
-def best_in_vision(study: Study, winner: str, title: str, others: Sequence[str] = IN_VISION) -> Evidence:
-    """The winner by test accuracy against each of the others; comparisons that were not run have no verdict."""
-    run = tuple(label for label in others if label in study.outcomes)
-    missing = [label for label in others if label not in run]
-    untried = [Part(f"{study.name}: {winner} better than {label} in accuracy", CANNOT_TELL) for label in missing]
-    parts = corrected([*wins(study, winner, run, "accuracy", larger=True), *untried])
-    return Evidence(
-        f"{accuracies(study, (winner, *run))}; {title} is shown to be better than {counted(parts[: len(run)])}"
-        + (f"; not run: {', '.join(missing)}" if missing else ""),
-        parts=parts,
-        numbers={label: study.mean(label, "accuracy") for label in (winner, *run)},
-    )
+def best_of(
+    study: Study,
+    winner: str,
+    others: Iterable[str] = (),
+    *,
+    measure: str = "accuracy",
+    printed: Mapping[str, float] | None = None,
+) -> Evidence:
+    """The winner against each of the others, or of those in the paper's table."""
+    rivals = tuple(others) or tuple(label for label in study.printed_scores(measure) if label != winner)
+    parts = corrected(wins(study, winner, rivals, measure, printed=printed))
+    there = [label for label in (winner, *rivals) if label in study.outcomes]
+    means = {label: study.mean(label, measure, logarithmic=measure == "mse") for label in there}
+    return Evidence(parts, numbers=means)
 
 
 def difference(study: Study, label: str, measure: str = "delta_1") -> float:
@@ -372,12 +532,13 @@ def difference(study: Study, label: str, measure: str = "delta_1") -> float:
     return math.nan if stored is None else float(stored["value"])
 
 
-def drops(study: Study, label: str, measure: str = "accuracy") -> list[float | None]:
-    """What each seed loses of a score when its activations are replaced by their hard limit."""
+def drops(study: Study, label: str) -> list[float | None]:
+    """How many points of accuracy each model loses when its activations are replaced by their hard limit."""
     replacement = study.outcomes[label].replacement
-    after: Sequence[float | None] = () if replacement is None else replacement["test"].get(measure, ())
-    before = study.values(label, measure)
-    return [None if a is None or b is None else b - a for a, b in zip(after, before, strict=True)] if after else []
+    after: Sequence[float | None] = () if replacement is None else replacement["test"].get("accuracy", ())
+    before = study.values(label, "accuracy")
+    pairs = zip(after, before, strict=True) if after else ()
+    return [None if a is None or b is None else 100 * (b - a) for a, b in pairs]
 
 
 def rank_correlation_of_groups(

@@ -17,7 +17,7 @@ from softknee.measure.estimate import t_quantile
 from softknee.measure.significance import may_be_best
 
 from .lambda_gelu import findings as hardness
-from .lambda_gelu.findings import ADULT, CIFAR_10, CIFAR_100, FASHION, HARDENED, LEARNED, TINY_IMAGENET
+from .lambda_gelu.findings import LEARNED, TABLE_I, TABLE_II
 from .lambda_gelu.findings import RECIPES as LANGUAGE_RECIPES
 from .runs import (
     Runs,
@@ -29,9 +29,9 @@ from .runs import (
     labels_of_recipe,
     recipe_named,
 )
-from .smelu.findings import APART, IN_ORDER, SAME_START
+from .smelu.findings import AUC_SPREADS
 from .squaf.findings import MODES, RECIPES, TIMES
-from .statement import mean, wins
+from .statement import MEASURES, SMALLER, mean, wins
 from .text import cell
 
 # -- commands ---------------------------------------------------------------------------------------------
@@ -66,18 +66,6 @@ def command_to_look(name: str) -> str:
 
 # -- the table of a study ------------------------------------------------------------------------------------
 
-# What a measure is called, what it is multiplied by to be shown, and how.
-SHOWN = {
-    "mse": ("mean squared error", 1.0, "{:.1e}"),
-    "r2": ("R², %", 100.0, "{:.1f}"),
-    "psnr": ("PSNR, dB", 1.0, "{:.2f}"),
-    "ssim": ("SSIM", 1.0, "{:.4f}"),
-    "accuracy": ("accuracy, %", 100.0, "{:.2f}"),
-    "log_loss": ("log loss, nats", 1.0, "{:.4f}"),
-    "auc": ("AUC, %", 100.0, "{:.2f}"),
-    "perplexity": ("perplexity", 1.0, "{:.2f}"),
-}
-SMALLER = ("mse", "log_loss", "perplexity")  # is better
 # The differences of a set of models that papers print, which have their interval from the jackknife.
 _DIFFERENCES = {
     "delta_1": ("prediction difference Δ₁", "{:.4f}"),
@@ -90,18 +78,23 @@ _OTHER_DIFFERENCES = {
     "true_label": ("Δ₁ of the true label", 1.0, "{:.5f}"),
     "hamming": ("labels that differ, %", 100.0, "{:.3f}"),
 }
-_TITLES = {measure: words[0] for measure, words in (SHOWN | _DIFFERENCES).items()}
+_TITLES = {measure: words[0] for table in (MEASURES, _DIFFERENCES) for measure, words in table.items()}
 Below = Callable[[Study], str]
 """Makes what stands below the table of one study."""
 
 
 def study_tables(
-    runs: Runs, stem: str, figures: Sequence[tuple[str, str, str]] = (), below: Mapping[str, Below] | None = None
+    runs: Runs,
+    stem: str,
+    figures: Sequence[tuple[str, str, str]] = (),
+    below: Mapping[str, Below] | None = None,
+    stand_ins: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """A section for every study of one paper, in the order of their names.
 
-    figures: (study, file, caption).
-    below:   by study: what else the paper's table or figure has, which stands below ours.
+    figures:   (study, file, caption).
+    below:     by study: what else the paper's table or figure has, which stands below ours.
+    stand_ins: by study: in which way it stands in for the paper's setting.
     """
     for name in runs.names:
         if not name.startswith(f"{stem}-") or name.endswith(".json"):
@@ -113,7 +106,8 @@ def study_tables(
         yield f"\n### {paper.source}: {recipe.title}\n\n"
         yield from _table(study, recipe)
         yield folded(command_of_row(name, label) for label in study.outcomes)
-        seeds = len(next(iter(study.outcomes.values())).diverged)
+        counts = sorted({len(outcome.diverged) for outcome in study.outcomes.values()})
+        seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
         if name in runs.unfinished:
             done, whole = runs.unfinished[name]
             yield f"\nUnfinished: {done} of {whole} activations were run so far. These were not:\n\n"
@@ -121,9 +115,11 @@ def study_tables(
                 name, recipe, [label for label in labels_of_recipe(recipe) if label not in study.outcomes]
             )
         scale = ", of logarithms for mean squared errors" if "mse" in _measures(recipe) else ""
+        stand_in = f"**Stand-in:** {stand_ins[name]}. " if stand_ins and name in stand_ins else ""
+        commits = f", commit {', '.join(study.commits)}" if study.commits else ", commit not recorded"
         yield (
-            f"\n{seeds} seeds on {', '.join(study.machines)}: mean and 95 % interval{scale}. "
-            f"{' '.join(paper.note.split())} Again: `{command_of(name)}`. [Records](records/{name}/trials).\n"
+            f"\n{seeds} seeds on {', '.join(study.machines)}{commits}: mean and 95 % interval{scale}. {_power(study)}"
+            f"{stand_in}{' '.join(paper.note.split())} Again: `{command_of(name)}`. [Records](records/{name}/trials).\n"
         )
         yield _shared(runs, name)
         if name in (below or {}):
@@ -133,13 +129,30 @@ def study_tables(
                 yield f"\n![{caption}](records/{file})\n"
 
 
+def _power(study: Study) -> str:
+    """How many seeds a side show the paper's smallest and largest lead with a probability of 80 %."""
+    for measure in MEASURES:
+        printed = study.printed_scores(measure)
+        ranked = sorted(printed, key=printed.__getitem__, reverse=measure not in SMALLER)
+        leads = wins(study, ranked[0], ranked[1:], measure) if ranked and ranked[0] in study.outcomes else []
+        leads = sorted((part for part in leads if part.printed and part.interval), key=lambda part: part.printed or 0.0)
+        if leads:
+            words = [
+                f"{part.printed:.3g} {part.unit} over {part.says.split(' better than ')[1].split(' in ')[0]}: "
+                f"{part.needed or 'over 1,000'}"
+                for part in dict.fromkeys((leads[0], leads[-1]))
+            ]
+            return f"Seeds a side for the paper's leads of {ranked[0]}, {'; '.join(words)}. "
+    return ""
+
+
 def waiting_table(name: str) -> Iterator[str]:
     """A section for a study that was not run: the paper's numbers, and the command of each row."""
     recipe = recipe_named(name)
     assert recipe.paper is not None
     yield f"\n### {recipe.paper.source}: {recipe.title}\n\n"
     yield from _paper_alone(name, recipe, labels_of_recipe(recipe))
-    yield f"\n{' '.join(recipe.paper.note.split())} The whole table: `{command_of(name)}`.\n"
+    yield f"\nWhat is not as in the paper stands in the recipe. The whole table: `{command_of(name)}`.\n"
 
 
 def _paper_alone(name: str, recipe: Recipe, labels: Sequence[str]) -> Iterator[str]:
@@ -186,7 +199,9 @@ def cost_table(runs: Runs, name: str, quoted: Mapping[str, tuple[float, float]],
     yield (
         f"\nMultiples of GELU's, {record.hardware.gpu}, {shape} in {record.settings['dtype']}, eager mode, medians of "
         f"turns in one run; activation parameters are trained. The paper's are of A6000s and of its own code. "
-        "DiTAC was timed with a fused kernel, which is no longer here: in plain operations it takes longer. Again: "
+        "SQUAF, SQUAF-P, SQUAF-S, Swish and CRReLU run in one fused kernel each, PolyReLU and PolyNorm as plain torch "
+        "operations; DiTAC was timed with a fused kernel, which is no longer here: in plain operations it takes "
+        "longer. So the columns compare implementations as much as functions. Again: "
         f"`{command_of(name)}`. [Record](records/{name}).\n"
     )
     yield folded(commands_of_rows(record))
@@ -203,7 +218,7 @@ def _measures(recipe: Recipe) -> list[str]:
     named = {measure for row in recipe.paper.values.values() for measure in row} if recipe.paper else set()
     online = recipe.training.progressive is not None
     usual = _ONLINE if online else ["perplexity"] if isinstance(recipe.task, Language) else ["accuracy"]
-    return [measure for measure in SHOWN if measure in named] or list(usual)
+    return [measure for measure in MEASURES if measure in named] or list(usual)
 
 
 def _table(study: Study, recipe: Recipe) -> Iterator[str]:
@@ -264,7 +279,7 @@ def _as_printed(values: Mapping[str, Mapping[str, float]], label: str, measure: 
     if measure == "parameters":
         return f"{value:,.0f}"
     if measure == "mse":
-        return SHOWN[measure][2].format(value)
+        return MEASURES[measure][2].format(value)
     column = [row[measure] for row in values.values() if measure in row]
     places = max(len(f"{number:.6f}".rstrip("0").partition(".")[2]) for number in column)
     return f"{value:.{places}f}"
@@ -300,7 +315,7 @@ def _marked(study: Study, measure: str) -> Mapping[str, str]:
         return marked
     best = (max if larger else min)(finite, key=finite.__getitem__)
     others = [label for label in finite if label != best]
-    tested = [part.p for part in wins(study, best, others, measure, larger=larger, logarithmic=logarithmic)]
+    tested = [part.p for part in wins(study, best, others, measure)]
     for label, p, may in zip(others, tested, may_be_best(tested), strict=True):
         marked[label] += "°" if may and p is not None else ""
     return marked | {best: f"**{marked[best]}**"}
@@ -308,7 +323,7 @@ def _marked(study: Study, measure: str) -> Mapping[str, str]:
 
 def _ours(values: Sequence[float | None], measure: str) -> str:
     """The mean and its interval, with the number of seeds that diverged."""
-    _, scale, form = SHOWN[measure]
+    _, scale, form, _ = MEASURES[measure]
     numbers = [value for value in values if value is not None]
     diverged = len(values) - len(numbers)
     after = f" ({diverged} diverged)" if diverged else ""
@@ -330,54 +345,6 @@ def _ours(values: Sequence[float | None], measure: str) -> str:
 
 # -- what stands below some of them -----------------------------------------------------------------------
 
-# Table I of the λ-GELU paper: best validation accuracy in percent, its epoch, the mean of λ, its drift.
-_Row = tuple[int, int] | tuple[int, int, float, float]
-_UNIFORM, _INCREASING, _DECREASING = LEARNED
-TABLE_I: Mapping[str, Mapping[str, _Row]] = {
-    ADULT: {
-        "gelu": (85, 41), "relu": (86, 40),
-        _UNIFORM: (86, 46, 2.45, 3.23), _INCREASING: (86, 46, 8.67, 11.63), _DECREASING: (87, 32, 6.66, 8.10),
-    },
-    FASHION: {
-        "gelu": (86, 49), "relu": (86, 48),
-        _UNIFORM: (87, 48, 3.09, 6.48), _INCREASING: (87, 50, 3.41, 6.85), _DECREASING: (87, 49, 3.40, 6.34),
-    },
-    CIFAR_10: {
-        "gelu": (95, 72), "relu": (95, 70),
-        _UNIFORM: (95, 75, 1.75, 3.22), _INCREASING: (95, 70, 1.68, 3.51), _DECREASING: (95, 75, 2.43, 4.55),
-    },
-    CIFAR_100: {
-        "gelu": (74, 74), "relu": (73, 72),
-        _UNIFORM: (74, 71, 1.89, 3.39), _INCREASING: (74, 69, 1.65, 3.18), _DECREASING: (74, 64, 2.64, 4.23),
-    },
-    TINY_IMAGENET: {
-        "gelu": (72, 90), "relu": (71, 85),
-        _UNIFORM: (72, 90, 1.19, 1.36), _INCREASING: (72, 87, 1.21, 1.43), _DECREASING: (72, 90, 1.21, 1.39),
-    },
-}  # fmt: skip
-# Table II: accuracy in percent before the replacement by ReLU and after it.
-TABLE_II: Mapping[str, Mapping[str, tuple[float, float]]] = {
-    ADULT: {"gelu": (85, 80), HARDENED: (81, 81)},
-    FASHION: {"gelu": (86, 83), HARDENED: (86, 85)},
-    CIFAR_10: {"gelu": (95, 92), HARDENED: (95, 95)},
-    CIFAR_100: {"gelu": (74, 67), HARDENED: (74, 72)},
-    TINY_IMAGENET: {"gelu": (71, 68), HARDENED: (71, 72)},
-}
-# The standard deviation of the AUC over the models, in the order of the recipes' rows.
-_AUC_SPREADS = {
-    APART: (0.0144, 0.0116, 0.0095, 0.0068, 0.0012, 0.0012, 0.0012, 0.0208, 0.0197, 0.0211, 0.0208, 0.0170),
-    IN_ORDER: (0.0068, 0.0008, 0.0007, 0.0011, 0.0011, 0.0011, 0.0007, 0.0203, 0.0216, 0.0215, 0.0180, 0.0180),
-    SAME_START: (0.0023, 0.0004, 0.0004, 0.0003, 0.0005, 0.0004, 0.0003, 0.0210, 0.0207, 0.0204, 0.0204, 0.0181),
-}
-_CLICK_ROWS = (
-    "relu",
-    *(f"smelu beta={beta:g}" for beta in (1, 1.5, 2, 2.5, 3, 4)),
-    *(f"swish beta={beta:g}" for beta in (0.25, 0.5, 1, 2, 4)),
-)
-AUC_SPREADS: Mapping[str, Mapping[str, float]] = {
-    name: dict(zip(_CLICK_ROWS, spreads, strict=True)) for name, spreads in _AUC_SPREADS.items()
-}
-
 
 def hardness_table(study: Study) -> str:
     """Table I of the λ-GELU paper beside ours: its own score, the epoch of it, and how hard the gates became."""
@@ -386,7 +353,7 @@ def hardness_table(study: Study) -> str:
     for label, paper in TABLE_I[study.name].items():
         if label not in study.outcomes:
             continue
-        ours = [100 * hardness.best_validation(study, label), mean(study.outcomes[label].selected)]
+        ours = [mean(hardness.best_validations(study, label)), mean(study.outcomes[label].selected)]
         if label in LEARNED:
             ours += [hardness.mean_hardness(study, label), hardness.drift_of(study, label)]
         quoted = [f"{number:g}" for number in paper[:2]] + [f"{number:.2f}" for number in paper[2:]]
@@ -403,7 +370,7 @@ def hardness_table(study: Study) -> str:
 
 def grid_table(study: Study) -> str:
     """Figure 1 of the λ-GELU paper: the drift of λ in each cell, and what the best validation accuracy gains."""
-    gelu, rates = hardness.best_validation(study, "gelu"), hardness.RATES
+    gelu, rates = mean(hardness.best_validations(study, "gelu")), hardness.RATES
     rows = []
     for t in hardness.TEMPERATURES:
         row = [f"{t:g}"]
@@ -412,8 +379,8 @@ def grid_table(study: Study) -> str:
             if any(label not in study.outcomes for label in labels):
                 row.append("")
                 continue
-            gained = mean(hardness.best_validation(study, label) for label in labels) - gelu
-            row.append(f"{mean(hardness.drift_of(study, label) for label in labels):.2f} ({100 * gained:+.2f})")
+            gained = mean(seed for label in labels for seed in hardness.best_validations(study, label)) - gelu
+            row.append(f"{mean(hardness.drift_of(study, label) for label in labels):.2f} ({gained:+.2f})")
         rows.append(row)
     head = ["temperature t", *(f"c = {c}" for c in rates)]
     return _markdown(head, rows, align="r" * len(head)) + (

@@ -167,7 +167,8 @@ def test_what_soft_quantisation_gives_is_what_the_records_say() -> None:
     (dent,) = judge(
         [statement for statement in find_statements(["squaf"]) if statement.id == "squaf.a_dent_near_the_origin"], runs
     )
-    lowest, left = zip(*re.findall(r" (-[\d.]+) \(([\d.]+)\)[,;]", dent.measured), strict=True)
+    means = ([f"{low:.2f}", f"{left:.2f}"] for low, left in dent.evidence.numbers.values())
+    lowest, left = zip(*means, strict=True)
     assert f"down to {min(lowest)} to {max(lowest)} (GELU's" in text
     assert f"on its left it rises to {min(left)} to {max(left)}." in text
 
@@ -184,8 +185,8 @@ def test_what_soft_quantisation_gives_networks_is_what_the_records_say() -> None
     (leads,) = judge(
         [statement for statement in find_statements(["squaf"]) if statement.id == "squaf.best_in_a_small_network"], runs
     )
-    assert "better than 5 of 9" in leads.measured
-    assert "show it for five of the nine" in text
+    assert leads.verdict == "supported"
+    assert "show it for all nine" in text
     teacher, *students = runs.benchmark(VGG).rows
     best, least = max(students, key=lambda row: row["accuracy"].value), min(students, key=lambda row: row["gap"].value)
     assert (best["activation"], least["activation"], len(students)) == ("SQUAF", "SiLU", 6)

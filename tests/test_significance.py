@@ -13,7 +13,7 @@ from scipy import stats
 from softknee.errors import ParameterError
 from softknee.measure import prediction_difference
 from softknee.measure.estimate import Estimate, t_within
-from softknee.measure.significance import Comparison, compare_each, compare_sets, holm, sign_flips
+from softknee.measure.significance import Comparison, compare_each, compare_sets, holm, seeds_needed, sign_flips
 
 F64 = torch.float64
 
@@ -195,3 +195,22 @@ def test_differences_without_spread_are_judged_by_signs_alone() -> None:
 def test_refusals(call, words: str) -> None:
     with pytest.raises(ParameterError, match=words):
         call()
+
+
+def test_without_pairs_it_is_welchs_test():
+    first, second = [0.91, 0.93, 0.92, 0.95, 0.9], [0.90, 0.87, 0.91]
+    result, truth = compare_each(first, second, paired=False), stats.ttest_ind(first, second, equal_var=False)
+    assert result.p == pytest.approx(truth.pvalue, rel=1e-6)
+    assert result.interval == pytest.approx(tuple(truth.confidence_interval()), rel=1e-6)
+    assert result.seeds == 3
+    assert compare_each([1.0] * 4, [1.0] * 4, paired=False).p == 1.0
+    assert compare_each([1.0] * 4, [2.0] * 4, paired=False).p == pytest.approx(2 / 70)
+    with pytest.raises(ParameterError, match="finite numbers on both sides"):
+        compare_each([1.0], [], paired=False)
+
+
+def test_the_seeds_that_an_effect_needs():
+    assert seeds_needed(1.0, 1.0, 1.0) == 17  # the textbook's number for a standardised effect of 1 at 80 %
+    assert seeds_needed(1e-6, 1.0, 1.0) is None
+    with pytest.raises(ParameterError, match="above one half"):
+        seeds_needed(1.0, 1.0, 1.0, power=0.5)

@@ -413,8 +413,9 @@ def the_facts() -> Finding:
 
 @claim(
     place="Section 2.1.2, with equation 8",
-    says="The method works with increasing activations that have an inverse, and its outcome CRReLU is one.",
-    expect="fails",
+    says="A remark of ours: the method works with increasing activations that have an inverse, and its outcome CRReLU "
+    "has none left of 0.",
+    expect="holds",
 )
 def crrelu_is_not_monotone() -> Finding:
     r"""The slope of CRReLU left of -1 and at 0, from the definition."""
@@ -426,7 +427,7 @@ def crrelu_is_not_monotone() -> Finding:
     return Finding(
         rf"it falls left of -1 (slope {lowest:.6f} at $-\sqrt 3$) and rises right of it, so it has no inverse there; "
         rf"its slope also jumps by {jump[0]} at 0, as ReLU's",
-        parts={"increasing": min(slopes) >= 0},
+        parts={"falls somewhere": min(slopes) < 0},
         numbers={"slope_at_minus_2": slopes[0], "lowest_slope": lowest},
     )
 

@@ -94,7 +94,12 @@ def target_hardness() -> Finding:
     )
 
 
-@claim(place="Section V", says=r"The target $\lambda$ guarantees the gate's tolerance uniformly.", expect="fails")
+@claim(
+    place="Section V",
+    says=r"A remark of ours: the tolerance of the target $\lambda$ is one of the integral over $x$; at 0 the gate "
+    r"stays half a step away for every $\lambda$.",
+    expect="holds",
+)
 def gate_is_half_a_step_away() -> Finding:
     """1 - Phi(lambda x) just right of 0, from the 50-digit reference, for three lambdas; it tends to 1/2 for each."""
     at = 1e-15
@@ -105,7 +110,7 @@ def gate_is_half_a_step_away() -> Finding:
         rf"$\sup\lvert H - \Phi(\lambda x)\rvert = 1/2$ for every $\lambda$ (at $x = 10^{{-15}}$ it is {text} for "
         rf"$\lambda = 1$, 160 and $10^6$). The tolerance is one of the integral over $x$: at 160 the gate is still off "
         rf"by more than {TOLERANCE:g} for $\lvert x\rvert < {wide:.4f}$",
-        parts={"uniform within the tolerance": all(value <= TOLERANCE for value in sup.values())},
+        parts={"half a step away": all(abs(value - 0.5) < 1e-3 for value in sup.values())},
         numbers={"sup": max(sup.values()), "off_within": wide},
     )
 

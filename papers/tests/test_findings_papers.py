@@ -27,15 +27,16 @@ from papers.lambda_gelu.findings import (
     order_figure,
 )
 from papers.ledger import find_statements
-from papers.pages import comparisons
+from papers.pages import comparisons, forest
 from papers.pages import page as page_of
 from papers.preferences import S_RELU, TABLES, preference_tables
 from papers.runs import HERE, Runs, recipe_named
 from papers.squaf.findings import MODES, TIMES
 from papers.squaf.networks import NAMES, PAPER
 from papers.statement import (
-    CANNOT_TELL,
+    NOT_SHOWN,
     NOT_THERE,
+    SHOWN,
     agrees_more,
     corrected,
     drops,
@@ -120,37 +121,40 @@ def test_srelu_against_the_others_and_against_relu(tmp_path, digits):
     wide = {"srelu": 0.90, "relu": 0.90}
     store(tmp_path, "mollification-table-2", accuracies(lambda label: wide.get(label, 0.62)), digits)
     store(tmp_path, "mollification-table-1", accuracies(lambda label: wide.get(label, 0.92)), digits)
-    assert verdict(tmp_path, "mollification.srelu_is_best_in_convnext").verdict == "holds"
-    assert verdict(tmp_path, "mollification.srelu_is_best_in_vit").verdict == "fails"
-    assert verdict(tmp_path, "mollification.srelu_lifts_convnext").verdict == "holds"
-    assert verdict(tmp_path, "mollification.smoothing_helps_convnext").verdict == CANNOT_TELL
-    assert verdict(tmp_path, "mollification.smoothing_helps_vit").verdict == CANNOT_TELL
+    best = verdict(tmp_path, "mollification.srelu_is_best_in_convnext")
+    assert (best.verdict, best.size) == (SHOWN, "2 as printed, 4 smaller")  # 28 points, where 25.0 to 30.1 are printed
+    assert verdict(tmp_path, "mollification.srelu_is_best_in_vit").verdict == "reversed"
+    assert verdict(tmp_path, "mollification.smoothing_helps_convnext").verdict == NOT_SHOWN
+    assert verdict(tmp_path, "mollification.smoothing_helps_vit").verdict == NOT_SHOWN
     assert verdict(tmp_path, "mollification.elu_and_celu_differ").verdict == NOT_THERE
     store(tmp_path, "mollification-table-1-deit-cifar-100", accuracies(lambda label: 0.5), digits)
-    assert verdict(tmp_path, "mollification.elu_and_celu_differ").verdict == "fails"
+    differ = verdict(tmp_path, "mollification.elu_and_celu_differ")
+    assert (differ.verdict, differ.size) == (NOT_SHOWN, "excluded")
 
 
 def test_a_small_gain_is_not_the_papers(tmp_path, digits):
     means = {"srelu": 0.65, "relu": 0.65}
     store(tmp_path, "mollification-table-2", accuracies(lambda label: means.get(label, 0.60)), digits)
-    result = verdict(tmp_path, "mollification.srelu_lifts_convnext")
-    assert result.verdict == "partly"
-    assert result.counts == "1 holds, 1 fails"
-    assert result.evidence.numbers["gain"] == pytest.approx(0.05, abs=0.005)
+    result = verdict(tmp_path, "mollification.srelu_is_best_in_convnext")
+    assert (result.verdict, result.size) == (SHOWN, "smaller")
     compared = result.evidence.parts[0]
-    seeds = [near(means.get(label, 0.60), compared.pairs) for label in ("srelu", "gelu")]
-    truth = scipy.stats.ttest_rel(*seeds)
-    assert compared.interval == pytest.approx(tuple(truth.confidence_interval()))
-    low, high = (100 * item for item in truth.confidence_interval())
-    assert f": {100 * compared.direction:+.2f} points [{low:.2f}, {high:.2f}], where at least 12.5" in result.measured
-    (line,) = [comparison for comparison in comparisons([result]) if comparison.startswith("| `srelu_lifts")]
-    assert f" | {compared.pairs} | {compared.direction:+.5f} [{low / 100:.5f}, {high / 100:.5f}] | " in line
-    # A statement about some of a study's activations waits for these alone, and says which of the others were not run.
+    seeds = [near(means.get(label, 0.60), compared.seeds) for label in ("srelu", "gelu")]
+    truth = scipy.stats.ttest_ind(*seeds, equal_var=False)
+    assert compared.interval == pytest.approx(tuple(100 * end for end in truth.confidence_interval()), rel=1e-5)
+    assert compared.printed == pytest.approx(25.0)
+    low, high = compared.interval
+    assert compared.ours() == f"{compared.difference:+.2f} [{low:.2f}, {high:.2f}] points"
+    line = comparisons(paper("mollification"), [result]).splitlines()[1]
+    assert line.startswith("srelu_is_best_in_convnext,mollification-table-2: srelu better than gelu in accuracy,3,")
+    assert line.endswith(f",points,{compared.p:.2g},25,shown,smaller,2,same")
+    assert forest(paper("mollification"), [result]) is not None
+    assert forest(paper("eafo"), [result]) is None
+    # A comparison that was not run blocks nothing and counts for nothing.
     for path in (tmp_path / "mollification-table-2" / "trials").glob("*.json"):
         if Outcome.read(Record.read(path)).trial.activation.label in ("mish", "relu"):
             path.unlink()
-    assert verdict(tmp_path, "mollification.srelu_lifts_convnext").verdict == "partly"
-    assert verdict(tmp_path, "mollification.srelu_is_best_in_convnext").measured.endswith("5 of 5; not run: mish")
+    fewer = verdict(tmp_path, "mollification.srelu_is_best_in_convnext")
+    assert (fewer.verdict, fewer.counts) == (SHOWN, "5 shown, 1 not run")
     assert verdict(tmp_path, "mollification.smoothing_helps_convnext").verdict == NOT_THERE
 
 
@@ -160,7 +164,7 @@ def test_the_sweep_of_delta(tmp_path, digits):
 
     store(tmp_path, "mollification-table-4", accuracies(mean), digits)
     result = verdict(tmp_path, "mollification.a_narrow_knee_is_best")
-    assert result.verdict == "holds"
+    assert result.verdict == SHOWN
     assert len(result.evidence.parts) == 7
 
 
@@ -181,26 +185,23 @@ def entropic(slope):
 
 def test_crrelu_and_entropy(tmp_path, digits):
     store(tmp_path, "eafo-table-1", entropic(-0.1), digits)
-    for name in (
-        "crrelu_is_best_on_cifar_10",
-        "the_correction_helps",
-        "prelu_is_next",
-        "the_correction_lowers_entropy",
-    ):
-        assert verdict(tmp_path, f"eafo.{name}").verdict == "holds", name
-    assert verdict(tmp_path, "eafo.elu_and_celu_are_one").verdict == "fails"  # two points apart here
+    for name in ("crrelu_is_best_on_cifar_10", "the_correction_helps", "prelu_is_next"):
+        assert verdict(tmp_path, f"eafo.{name}").verdict == SHOWN, name
+    assert verdict(tmp_path, "eafo.the_correction_lowers_entropy").verdict == "supported"
+    assert verdict(tmp_path, "eafo.elu_and_celu_are_one").verdict == "reversed"  # two points apart here
     assert verdict(tmp_path, "eafo.crrelu_is_best_on_cifar_100").verdict == "no records"
 
 
-@pytest.mark.parametrize(("slope", "expected"), [(-0.1, "holds"), (0.1, "fails"), (0.0, CANNOT_TELL)])
+@pytest.mark.parametrize(("slope", "expected"), [(-0.1, SHOWN), (0.1, "reversed"), (0.0, NOT_SHOWN)])
 def test_entropy_against_accuracy(slope, expected, tmp_path, digits):
     store(tmp_path, "mollification-table-1", entropic(slope), digits)
     result = verdict(tmp_path, "eafo.less_entropy_goes_with_accuracy")
     assert result.verdict == expected
-    rho, low, high = result.evidence.numbers["correlations"]["output"]
+    rho, low, high = result.evidence.numbers["correlation"]
     assert low <= rho <= high
-    assert "33 runs of 11 activations" in result.measured
-    runs = Runs(tmp_path).study("mollification-table-1").outcomes.values()
+    assert "27 runs of 9 activations" in result.measured  # of two that are one function, one counts
+    outcomes = Runs(tmp_path).study("mollification-table-1").outcomes
+    runs = [outcome for label, outcome in outcomes.items() if label not in ("celu", "srelu")]
     points = [pair for run in runs for pair in zip(run.entropy[0]["end"]["output"], run.test["accuracy"], strict=True)]
     assert rho == pytest.approx(scipy.stats.spearmanr(*zip(*points, strict=True)).statistic)
 
@@ -236,8 +237,12 @@ def test_smooth_models_agree_more_than_relus(tmp_path, digits):
     names = [statement.name for statement in find_statements(["smelu"]) if figures >= set(statement.needs)]
     assert len(names) == 13
     for name in names:  # with one accuracy for all, no function is more accurate
-        expected = CANNOT_TELL if "more_accurate" in name else "holds"
-        assert verdict(tmp_path, f"smelu.{name}").verdict == expected, name
+        expected = NOT_SHOWN if "more_accurate" in name else SHOWN
+        result = verdict(tmp_path, f"smelu.{name}")
+        if "wider_knees" in name:  # its steps are small against the spread of so few examples
+            assert all(part.difference > 0 for part in result.evidence.parts)
+        else:
+            assert result.verdict == expected, name
     text = "".join(study_tables(Runs(tmp_path), "smelu"))
     assert "| prediction difference |" in text
     assert "smelu beta=2.5" in text
@@ -247,14 +252,15 @@ def test_a_relu_that_agrees_more_is_seen_and_one_optimizer_does_not_wait_for_the
     store(tmp_path, "smelu-figure-4", smooth({"relu": 0.3}), digits)
     for name in ("smooth_models_agree_more", "smelu_has_the_better_trade_off", "other_measures_say_the_same"):
         result = verdict(tmp_path, f"smelu.{name}_with_sgd")
-        assert result.verdict == "fails", name
-        assert ": higher" in result.measured
+        edge = name != "other_measures_say_the_same"  # the best beta lies at an end of the grid: it cannot lose
+        assert result.verdict == (NOT_SHOWN if edge else "reversed"), name
+        assert all(part.difference < 0 for part in result.evidence.parts)
         waiting = verdict(tmp_path, f"smelu.{name}_with_adagrad")
         assert waiting.verdict == "no records"
         assert waiting.missing == ("smelu-figure-13",)
     study = Runs(tmp_path).study("smelu-figure-4")
     (same,) = corrected(agrees_more(study, "relu", ["relu"]))
-    assert same.verdict == CANNOT_TELL
+    assert same.direction == NOT_SHOWN
 
 
 # -- lambda-GELU ----------------------------------------------------------------------------------------------
@@ -280,22 +286,23 @@ def hardened(drop, *, bare):
 def test_hardening_makes_the_swap_cheap(tmp_path, digits):
     for name in ("lambda-gelu-fashion", "lambda-gelu-adult"):
         store(tmp_path, name, hardened(0.001, bare=0.04), digits)
-    assert verdict(tmp_path, "lambda_gelu.replacing_after_hardening_costs_little").verdict == "holds"
-    assert verdict(tmp_path, "lambda_gelu.learning_hardness_costs_nothing").verdict == "holds"
-    assert verdict(tmp_path, "lambda_gelu.learned_gates_become_harder").verdict == "holds"
-    assert verdict(tmp_path, "lambda_gelu.hardening_costs_accuracy_on_adult").verdict == CANNOT_TELL
+    assert verdict(tmp_path, "lambda_gelu.replacing_after_hardening_costs_little").verdict == SHOWN
+    assert verdict(tmp_path, "lambda_gelu.learning_hardness_costs_nothing").verdict == SHOWN
+    assert verdict(tmp_path, "lambda_gelu.learned_gates_become_harder").verdict == SHOWN
+    costs = verdict(tmp_path, "lambda_gelu.hardening_costs_accuracy_on_adult")
+    assert (costs.verdict, costs.size) == (NOT_SHOWN, "excluded")  # nothing, where 4 points are printed
     order = verdict(tmp_path, "lambda_gelu.order_of_layers_is_robust")
-    assert order.verdict == "partly"  # on both data sets alike
+    assert order.verdict == NOT_SHOWN  # on both data sets alike
     assert order.evidence.numbers["lambda-gelu-fashion"] == pytest.approx(1.0)
     study = Runs(tmp_path).study("lambda-gelu-adult")
-    assert drops(study, "gelu") == pytest.approx([0.04, 0.0401, 0.0402])
+    assert drops(study, "gelu") == pytest.approx([4.0, 4.01, 4.02])
     assert drops(study, "relu") == []
     text = "".join(study_tables(Runs(tmp_path), "lambda-gelu"))
     assert "accuracy, %, when replaced" in text
     assert "ReLU: 8" in text
 
 
-@pytest.mark.parametrize(("drop", "bare", "expected"), [(0.001, 0.04, "holds"), (0.04, 0.001, "fails")])
+@pytest.mark.parametrize(("drop", "bare", "expected"), [(0.001, 0.04, SHOWN), (0.04, 0.001, "reversed")])
 def test_the_bare_swap_against_the_hardened(drop, bare, expected, tmp_path, digits):
     def noisy(trial, seeds):
         result = hardened(drop, bare=bare)(trial, seeds)
@@ -308,7 +315,8 @@ def test_the_bare_swap_against_the_hardened(drop, bare, expected, tmp_path, digi
         store(tmp_path, f"lambda-gelu-{data}", noisy, digits)
     names = ("the_bare_swap_costs_more", "replacing_in_resnet", "replacing_in_resnet_on_cifar_100", "replacing_in_deit")
     for name in names:
-        assert verdict(tmp_path, f"lambda_gelu.{name}").verdict == expected, name
+        assert verdict(tmp_path, f"lambda_gelu.{name}").evidence.direction == expected, name
+    assert verdict(tmp_path, "lambda_gelu.replacing_in_resnet").stand_in
 
 
 def test_the_grid_of_temperature_and_rate(tmp_path, digits):
@@ -325,14 +333,16 @@ def test_the_grid_of_temperature_and_rate(tmp_path, digits):
 
     store(tmp_path, "lambda-gelu-figure-1", outcome, digits)
     result = verdict(tmp_path, "lambda_gelu.drift_follows_temperature_and_rate")
-    assert result.verdict == "holds"
+    assert result.verdict == SHOWN
     assert len(result.evidence.parts) == 24
     assert result.evidence.numbers == pytest.approx(
         {f"t={t:g} c={c}": 2 * c / t for t in TEMPERATURES for c in RATES}, rel=1e-9
     )
     best = verdict(tmp_path, "lambda_gelu.the_chosen_cell_is_as_good_as_gelu")
-    assert best.evidence.numbers == pytest.approx({"lambda_gelu": 0.855, "gelu": 0.86})
-    assert best.verdict == "holds"
+    (part,) = best.evidence.parts
+    assert (part.difference, best.verdict) == (pytest.approx(-0.5), SHOWN)
+    rate = verdict(tmp_path, "lambda_gelu.a_temperature_is_a_learning_rate")
+    assert rate.verdict == NOT_SHOWN  # here the drift goes by c / t
 
 
 def language_record(path, *, shock, hardened_shock, relu=0.1, learned=1.1, parameters=30_000_000):
@@ -396,18 +406,17 @@ def test_language_models(as_the_paper, tmp_path):
     assert len(names) == 4
     results = {name: verdict(tmp_path, f"lambda_gelu.{name}").verdict for name in names}
     if as_the_paper:
-        assert set(results.values()) == {"holds"}
-        assert len(verdict(tmp_path, "lambda_gelu.hardening_lessens_the_shock").evidence.parts) == 4
+        assert set(results.values()) == {"supported"}
     else:
         assert results == {
-            "relu_is_worse_in_language_models": "partly",
-            "replacing_breaks_language_models": "fails",
-            "hardening_lessens_the_shock": "partly",
-            "language_models_keep_soft_gates": "fails",
+            "relu_is_worse_in_language_models": NOT_SHOWN,
+            "replacing_breaks_language_models": "doubted",
+            "hardening_lessens_the_shock": "supported",
+            "language_models_keep_soft_gates": "doubted",
         }
 
 
-@pytest.mark.parametrize(("gain", "expected"), [(0.05, "holds"), (-0.05, "fails"), (None, "cannot tell")])
+@pytest.mark.parametrize(("gain", "expected"), [(0.05, SHOWN), (-0.05, "reversed"), (None, NOT_SHOWN)])
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.study)
 def test_preferences(table, gain, expected, tmp_path):
     recipe = recipe_named(table.study)
@@ -448,14 +457,13 @@ def test_the_recipe_has_the_numbers_of_the_table(table):
 # -- the page, and the tools ------------------------------------------------------------------------------------
 
 
-def test_what_has_no_records_is_a_short_line(tmp_path):
+def test_what_has_no_records_is_named_in_one_line(tmp_path):
     (tmp_path / "empty").mkdir()
     runs = Runs(tmp_path / "empty")
     for stem in ("smelu", "eafo"):
         text = page_of(paper(stem), [], judge(find_statements([stem]), runs), runs)
-        lines = [line for line in text.splitlines() if line.startswith("- ")]
-        assert len(lines) == len(find_statements([stem]))
-        assert all(item.endswith(".") and "Decided by `" in item for item in lines)
+        (line,) = (line for line in text.splitlines() if line.startswith("Without records: "))
+        assert line.count("`") == 2 * len(find_statements([stem]))
         assert "| statement |" not in text
 
 
@@ -469,7 +477,7 @@ def test_rank_correlation_is_scipys():
 # -- SmeLU ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("smooth", "wide", "expected"), [(0.99, 0.05, "holds"), (0.96, -0.05, "fails")])
+@pytest.mark.parametrize(("smooth", "wide", "expected"), [(0.99, 0.22, SHOWN), (0.96, -0.4, "reversed")])
 def test_accuracy_and_the_width_of_the_knee(smooth, wide, expected, tmp_path, digits):
     def outcome(trial, seeds):
         chosen = trial.activation
@@ -482,10 +490,10 @@ def test_accuracy_and_the_width_of_the_knee(smooth, wide, expected, tmp_path, di
     store(tmp_path, "smelu-figure-4", outcome, digits)
     result = verdict(tmp_path, "smelu.smooth_activations_can_be_more_accurate_with_sgd")
     assert result.verdict == expected
-    assert len(result.evidence.parts) == 6
-    assert "smelu beta=4 " in result.measured  # of each family the most accurate
+    (part,) = result.evidence.parts
+    assert "swish beta=8 " in part.says  # the most accurate of all
     wider = verdict(tmp_path, "smelu.wider_knees_agree_more_with_sgd")
-    assert wider.verdict == expected
+    assert all((part.difference > 0) == (wide > 0) for part in wider.evidence.parts)
     assert [part.says.split()[2] for part in wider.evidence.parts] == [
         f"beta={beta:g}" for beta in (0.5, 1, 1.5, 2, 2.5, 3, 4)
     ]
@@ -497,16 +505,16 @@ def test_accuracy_and_the_width_of_the_knee(smooth, wide, expected, tmp_path, di
 def test_learned_hardness_in_resnet_and_beside_language_models(tmp_path, digits):
     for name in ("adult", "fashion", "cifar-10"):
         store(tmp_path, f"lambda-gelu-{name}", hardened(0.0, bare=0.1), digits)
-    assert verdict(tmp_path, "lambda_gelu.learning_hardness_costs_nothing_in_resnet").verdict == "holds"
+    assert verdict(tmp_path, "lambda_gelu.learning_hardness_costs_nothing_in_resnet").verdict == "supported"
     order = verdict(tmp_path, "lambda_gelu.order_of_layers_is_robust_in_resnet")
-    assert (order.verdict, order.evidence.numbers) == ("holds", {"lambda-gelu-cifar-10": pytest.approx(1.0)})
+    assert (order.verdict, order.evidence.numbers) == ("supported", {"lambda-gelu-cifar-10": pytest.approx(1.0)})
     language_record(tmp_path / SMALL, shock=0.1, hardened_shock=0.0, learned=2.7)
     language_record(tmp_path / LARGE, shock=0.1, hardened_shock=0.0, learned=1.1, parameters=124_439_808)
     store(tmp_path, "mollification-table-1", in_vision(lam=1.2), digits)
     trend = verdict(tmp_path, "lambda_gelu.networks_made_for_relu_learn_harder_gates")
     assert trend.evidence.numbers["lambda-gelu-adult"] == pytest.approx(2.55)  # 2.1 to 3.0 over four layers
     assert trend.evidence.numbers["ViT-Tiny"] == pytest.approx(1.2)
-    assert trend.counts == "6 hold, 3 fail"
+    assert trend.counts == "6 supported, 3 doubted"
 
 
 def in_vision(*, lam=1.0, squaf=0.8, first=0.8):
@@ -525,12 +533,12 @@ def in_vision(*, lam=1.0, squaf=0.8, first=0.8):
     return outcome
 
 
-@pytest.mark.parametrize(("lam", "expected"), [(1.2, "holds"), (2.9, "partly")])
+@pytest.mark.parametrize(("lam", "expected"), [(1.2, "supported"), (2.9, NOT_SHOWN)])
 def test_learned_hardness_in_a_vision_transformer(lam, expected, tmp_path, digits):
     store(tmp_path, "mollification-table-1", in_vision(lam=lam), digits)
     result = verdict(tmp_path, "lambda_gelu.learning_hardness_in_a_vision_transformer")
     assert result.verdict == expected
-    assert result.measured.endswith(f"mean λ {lam:.2f}")
+    assert result.evidence.numbers["mean"] == pytest.approx(lam)
 
 
 def test_a_study_without_hardness_says_so(tmp_path, digits):
@@ -565,20 +573,21 @@ def test_what_became_of_eps_is_told(tmp_path, digits):
         return results
 
     store(tmp_path, "eafo-table-1", outcome, digits)
-    result = verdict(tmp_path, "eafo.the_correction_lowers_entropy")
-    assert result.verdict == "fails"
-    assert len(result.evidence.parts) == 2
-    assert result.measured.endswith("; eps is -0.30 to 0.02 by then, below 0 in 2 of 3 layers and seeds")
+    assert verdict(tmp_path, "eafo.the_correction_lowers_entropy").verdict == "doubted"
+    result = verdict(tmp_path, "eafo.eps_turns_negative")
+    assert result.verdict == NOT_SHOWN
+    assert result.measured == "below 0 in 2 of 3 layers and seeds, from -0.30 to 0.02"
 
 
-@pytest.mark.parametrize(("squaf", "first", "expected"), [(0.78, 0.83, "holds"), (0.83, 0.78, "fails")])
+@pytest.mark.parametrize(("squaf", "first", "expected"), [(0.78, 0.83, SHOWN), (0.83, 0.78, "reversed")])
 def test_which_squafs_are_trained(squaf, first, expected, tmp_path, digits):
     store(tmp_path, "squaf-table-6-vit-short", in_vision(squaf=squaf, first=first), digits)
     overfits = verdict(tmp_path, "squaf.training_every_squaf_overfits")
-    assert [part.verdict for part in overfits.evidence.parts] == [expected, expected]  # the accuracy, and the gap
+    assert [part.direction for part in overfits.evidence.parts] == [expected, expected]  # the accuracy, and the gap
     best = verdict(tmp_path, "squaf.best_in_a_transformer")
-    assert [part.verdict for part in best.evidence.parts] == [expected] * 5 + [CANNOT_TELL] * 5  # half of them not run
-    assert best.measured.endswith("; not run: leaky_relu, swish, polyrelu, polynorm, ditac")
+    directions = [part.direction for part in best.evidence.parts]
+    assert sorted(directions) == sorted([expected] * 5 + ["not run"] * 5)
+    assert best.verdict == {SHOWN: "supported", "reversed": "doubted"}[expected]  # what was not run blocks nothing
 
 
 def test_starts_that_order_the_layers_otherwise_are_seen(tmp_path, digits):
@@ -593,8 +602,8 @@ def test_starts_that_order_the_layers_otherwise_are_seen(tmp_path, digits):
 
     store(tmp_path, "lambda-gelu-cifar-10", outcome, digits)
     order = verdict(tmp_path, "lambda_gelu.order_of_layers_is_robust_in_resnet")
-    assert (order.verdict, order.evidence.numbers) == ("fails", {"lambda-gelu-cifar-10": pytest.approx(-1 / 3)})
-    assert verdict(tmp_path, "lambda_gelu.learning_hardness_costs_nothing_in_resnet").counts == "2 hold, 1 fails"
+    assert (order.verdict, order.evidence.numbers) == (NOT_SHOWN, {"lambda-gelu-cifar-10": pytest.approx(-1 / 3)})
+    assert verdict(tmp_path, "lambda_gelu.learning_hardness_costs_nothing_in_resnet").counts == "2 supported, 1 doubted"
 
 
 def test_one_cell_of_the_grid_that_costs_accuracy(tmp_path, digits):
@@ -605,39 +614,66 @@ def test_one_cell_of_the_grid_that_costs_accuracy(tmp_path, digits):
 
     store(tmp_path, "lambda-gelu-figure-1", outcome, digits)
     result = verdict(tmp_path, "lambda_gelu.every_cell_is_as_good_as_gelu")
-    assert result.counts == "15 hold, 1 fails"
-    assert result.measured == "from -2.00 to +0.00 points of GELU's 86.00 %"
+    assert result.counts == "15 shown, 1 reversed"
+    assert min(part.difference for part in result.evidence.parts) == pytest.approx(-2.0)
 
 
 # -- SQUAF ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("alone", "expected"), [(1e-7, "holds"), (1e-6, "fails")])
+@pytest.mark.parametrize(("alone", "expected"), [(1e-7, "as printed"), (1e-6, "smaller")])
 def test_the_gain_of_a_squaf_alone_over_all_networks(alone, expected, tmp_path, digits):
     def outcome(trial, seeds):
         label = trial.activation.label
-        return {"test": {"mse": (alone if label.startswith("SQUAF") else 1e-3 if label == "ditac" else 1e-2,) * seeds}}
+        error = alone if label.startswith("SQUAF") else 1e-3 if label == "ditac" else 1e-2
+        return {"test": {"mse": tuple(error * (1 + 0.01 * seed) for seed in range(seeds))}}
 
     for name in ("squaf-table-3-1d", "squaf-table-3-1d-alone"):
         store(tmp_path, name, outcome, digits)
     result = verdict(tmp_path, "squaf.gains_in_function_fitting")
-    assert result.verdict == expected
-    assert result.measured.startswith("1.0e-03 with ditac")
+    assert (result.verdict, result.size) == (SHOWN, expected)
+    assert "ditac" in result.evidence.parts[0].says
 
 
-def test_squaf_s_is_held_against_crrelu_in_one_record(tmp_path):
+def test_statements_take_the_papers_own_data_as_soon_as_they_are_there(tmp_path, digits):
+    """VGG-8 and its rate curve on CIFAR-100 in the place of records of CIFAR-10: then nothing stands in."""
+
+    def outcome(trial, seeds):
+        label = trial.activation.label
+        accuracy = 0.72 if label in ("squaf", "SQUAF") else 0.70
+        test = {"accuracy": near(accuracy, seeds)}
+        if trial.activation.mode == "sampled":
+            bits = 4.5 - 200 * (trial.activation.price or 0.0)
+            test |= {f"accuracy_{mode}": near(value, seeds) for mode, value in MODES_OF_SQUAF.items()}
+            test |= {name: near(bits, seeds) for name in ("bits", "bits_huffman", "bits_rans")}
+        return {"test": test, "train": {"accuracy": near(accuracy + 0.2, seeds)}}
+
+    for name in ("squaf-table-6-vgg8", "squaf-table-7-vgg", "squaf-figure-3"):
+        store(tmp_path, name, outcome, digits)
+    for name in ("best_in_a_small_network", "best_student", "few_bits_cost_no_accuracy", "price_lowers_the_rate"):
+        result = verdict(tmp_path, f"squaf.{name}")
+        assert (result.verdict, result.stand_in) == (SHOWN, ""), name
+    assert len(verdict(tmp_path, "squaf.smallest_gap").evidence.ran) == 7
+    assert verdict(tmp_path, "squaf.student_surpasses_its_teacher").verdict == NOT_THERE  # no record of a teacher
+    assert verdict(tmp_path, "squaf.polyrelu_does_not_converge").verdict == NOT_SHOWN
+
+
+MODES_OF_SQUAF = {"sampled": 0.71, "soft": 0.715, "step": 0.71}
+
+
+def test_doing_better_than_the_paper_is_no_failure(tmp_path):
     def record(name, **milliseconds):
         times = {item: Quantity.mean([value], unit="ms") for item, value in milliseconds.items()}
         modes = {"sampled": "squaf(mode=sampled)", "stairs": "squaf(mode=step)"}
         rows = [{"variant": modes.get(entry, entry), "forward": time, "step": time} for entry, time in times.items()]
         Record.now("bench", command="", rows=rows, settings={}).write(tmp_path / name)
 
-    common = {"before": 1.0, "polynorm": 2.0, "ditac": 2.0, "squaf": 1.5, "sampled": 1.6}
+    common = {"before": 1.0, "polynorm": 2.0, "ditac": 2.0, "squaf": 1.01, "sampled": 1.6}
     record(TIMES, **common, crrelu=1.2, stairs=1.3)
     record(MODES, **common, relu=1.0, stairs=1.0)
     result = verdict(tmp_path, "squaf.costs_of_a_transformer")
-    assert result.counts == "5 hold, 1 fails"
-    assert result.evidence.parts[-1].verdict == "fails"  # 1.3 against CRReLU's 1.2
+    assert result.counts == "5 supported, 1 not shown"
+    assert result.evidence.parts[-1].direction == NOT_SHOWN  # 1.3 against CRReLU's 1.2
 
 
 # -- numbers of the papers --------------------------------------------------------------------------------------
@@ -744,20 +780,6 @@ def test_a_form_that_is_none_is_refused():
         ParameterError, match=r"no form called 'zip' to measure\. Known are rans, huffman, packed, bfloat16"
     ):
         Settings(device=choose_device("cpu"), forms=("zip",))
-
-
-def test_what_was_not_run_does_not_make_the_rest_easier_to_show(tmp_path, digits):
-    """The p of each comparison is corrected as if all of the statement's had been made."""
-    store(tmp_path, "mollification-table-2", accuracies(lambda label: 0.61 if label == "srelu" else 0.60), digits)
-    name = "mollification.srelu_is_best_in_convnext"
-    whole = {part.says: part.p for part in verdict(tmp_path, name).evidence.parts}
-    for path in (tmp_path / "mollification-table-2" / "trials").glob("*.json"):
-        if Outcome.read(Record.read(path)).trial.activation.label in ("mish", "elu", "celu", "prelu"):
-            path.unlink()
-    result = verdict(tmp_path, name).evidence.parts
-    assert [entry.p is None for entry in result].count(True) == 4
-    assert all(item.p >= whole[item.says] * 0.99 for item in result if item.p is not None)
-    assert min(value.p for value in result if value.p is not None) == pytest.approx(min(whole.values()), rel=0.5)
 
 
 # -- the order of the layers by hardness, epoch by epoch --------------------------------------------------------

@@ -114,6 +114,7 @@ def test_the_tables_are_there():
         "mollification-table-4-cifar-100",
         "smelu-figure-13",
         "smelu-figure-4",
+        "smelu-figure-4-keras",
         "squaf-table-6-vit-short",
     ]
 

@@ -27,7 +27,11 @@ from softknee.train.random_keys import order
 N = [1373, 2148, 4847, 9781, 396, 28, 3591, 2798, 14, 7403, 2511, 5598, 9501, 46, 4753, 4056, 23, 3828, 5856, 12, 4226]
 N += [23, 61, 3098, 494, 5087]
 D = [3, 9, 29, 11, 17, 0, 14, 4, 0, 12, 19, 24, 29, 0, 13, 25, 0, 8, 29, 0, 22, 0, 0, 31, 0, 29]
-RECIPES = ("smelu-table-1", "smelu-table-2", "smelu-table-3", "smelu-figure-3", "smelu-figure-3-twelve")
+RECIPES = (
+    *(f"smelu-table-{table}{start}" for table in (1, 2, 3) for start in ("", "-keras")),
+    "smelu-figure-3",
+    "smelu-figure-3-twelve",
+)
 
 
 @pytest.fixture

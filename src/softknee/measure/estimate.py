@@ -125,25 +125,25 @@ def _around(
 
 
 @lru_cache(maxsize=256)
-def t_quantile(freedom: int, level: float = 0.95) -> float:
-    """The t with P(|T| <= t) = level, for Student's T with a whole number of degrees of freedom.
+def t_quantile(freedom: float, level: float = 0.95) -> float:
+    """The t with P(|T| <= t) = level, for Student's T.
 
-    With theta = arctan(t / sqrt(freedom)) that probability is a finite sum (Abramowitz and Stegun 26.7.3, 26.7.4); it
-    rises with theta, so halving finds it.
+    With theta = arctan(t / sqrt(freedom)) that probability is a finite sum (Abramowitz and Stegun 26.7.3, 26.7.4), or
+    an integral where the degrees of freedom are no whole number; it rises with theta, so halving finds it.
 
     >>> round(t_quantile(3), 6), round(t_quantile(11), 6)
     (3.182446, 2.200985)
     """
     check_level(level)
     low, high = 0.0, math.pi / 2
-    for _ in range(100):
+    for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if _inside(middle, freedom) < level else (low, middle)
     return math.sqrt(freedom) * math.tan((low + high) / 2)
 
 
-def t_within(t: float, freedom: int) -> float:
-    """P(|T| <= t) for Student's T with a whole number of degrees of freedom, by the same sums.
+def t_within(t: float, freedom: float) -> float:
+    """P(|T| <= t) for Student's T with at least one degree of freedom, by the same sums.
 
     >>> round(t_within(3.182446, 3), 6)
     0.95
@@ -151,11 +151,17 @@ def t_within(t: float, freedom: int) -> float:
     return _inside(math.atan(t / math.sqrt(freedom)), freedom)
 
 
-def _inside(theta: float, freedom: int) -> float:
+def _inside(theta: float, freedom: float) -> float:
+    if freedom != int(freedom):  # Simpson's rule for the integral of cos^(freedom - 1) from 0 to theta
+        steps = 400
+        heights = [math.cos(theta * i / steps) ** (freedom - 1) for i in range(steps + 1)]
+        area = theta / (3 * steps) * (heights[0] + 4 * sum(heights[1::2]) + 2 * sum(heights[2:-1:2]) + heights[-1])
+        whole = math.sqrt(math.pi) / 2 * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
+        return min(1.0, area / whole)
     sine, cosine = math.sin(theta), math.cos(theta)
     odd = freedom % 2
     term, total = (cosine if odd else 1.0), 0.0
-    for k in range(2 if odd else 1, freedom, 2):
+    for k in range(2 if odd else 1, int(freedom), 2):
         total += term
         term *= cosine * cosine * k / (k + 1)
     return 2 / math.pi * (theta + sine * total) if odd else sine * total

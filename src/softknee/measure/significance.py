@@ -1,4 +1,4 @@
-r"""Whether two activations differ: tests that pair the seeds, their correction, the size of an effect, and equivalence.
+r"""Whether two activations differ: paired and unpaired tests, their correction, effect sizes, equivalence, and power.
 
 Seed i starts every activation from the same draw of weights and shows it the same order of examples, so what seed i
 does to one it does in part to the other: differences are taken seed by seed, d_i, and judged over the M seeds.
@@ -9,6 +9,9 @@ does to one it does in part to the other: differences are taken seed by seed, d_
                     a normal distribution, shown beside it up to M = 16; it cannot come below 2 / 2^M
     effect size     g_z = J mean d / s_d with J = Gamma(m/2) / (sqrt(m/2) Gamma((m-1)/2)), m = M - 1: Cohen's d_z with
                     Hedges' correction for few seeds (0.93 at M = 12); none of two seeds
+    Welch's test    with `paired=False`: t = difference / sqrt(s_1^2 / M_1 + s_2^2 / M_2), with Satterthwaite's
+                    degrees of freedom. Where the seeds of two activations hardly correlate, pairing halves the degrees
+                    of freedom and gains nothing
     equivalence     two one-sided t-tests (TOST): is the mean both above -margin and below +margin?
     Holm            of k tests, the i-th smallest p times k - i + 1, never falling: the chance of any false alarm among
                     them stays at the level, whatever depends on what
@@ -17,7 +20,8 @@ A prediction difference belongs to a set of models and not to one. Two sets with
 each is without seed j: with D = A - B, D_{-j} = A_{-j} - B_{-j} and the mean D' of these, the pseudo-differences
 d_j = D - (M - 1)(D_{-j} - D') have the mean D and the standard error of the jackknife, so that the same tests apply.
 
-(Student 1908; Fisher 1935; Holm 1979; Hedges 1981; Schuirmann 1987; Tukey 1958 and Efron and Stein 1981: jackknife.)
+(Student 1908; Fisher 1935; Welch 1947; Holm 1979; Hedges 1981; Schuirmann 1987; Tukey 1958 and Efron and Stein 1981:
+jackknife.)
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -38,14 +42,14 @@ MOST_FLIPPED = 16  # seeds: 2^16 sums take a millisecond, and beyond that the t-
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The difference of two activations, first minus second, over the same seeds; None where it cannot be said.
+    """The difference of two activations, first minus second; None where it cannot be said.
 
-    seeds:       how many pairs there were.
+    seeds:       how many pairs there were, or seeds on the smaller side.
     difference:  the mean difference.
     interval:    where the mean of all such differences lies; None below 2 seeds, or where all differences are the same.
-    p:           of the paired t-test, two-sided; of the sign flips where all differences are the same.
-    p_flips:     of the exact sign-flip test; None of sets, and above 16 seeds.
-    effect:      g_z; None of two seeds, or where all differences are the same but not 0.
+    p:           of the t-test, two-sided; of the sign flips (or permutations) where nothing varies.
+    p_flips:     of the exact sign-flip test; None of sets, without pairs, and above 16 seeds.
+    effect:      g_z (without pairs Hedges' g); None of two seeds, of sets without pairs, or where nothing varies.
     margin:      what counts as no difference; None if it was not asked for.
     equivalence: p of the equivalence test within the margin.
     """
@@ -61,15 +65,24 @@ class Comparison:
 
 
 def compare_each(
-    first: Sequence[float], second: Sequence[float], *, margin: float | None = None, level: float = 0.95
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    margin: float | None = None,
+    level: float = 0.95,
+    paired: bool = True,
 ) -> Comparison:
-    """Compare a number that each model has for itself, such as accuracy; the i-th of both have the same seed.
+    """Compare a number that each model has for itself, such as accuracy; paired, the i-th of both have the same seed.
 
     >>> result = compare_each([0.91, 0.93, 0.92, 0.95], [0.90, 0.91, 0.91, 0.92], margin=0.05)
     >>> round(result.difference, 12), round(result.p, 4), result.p_flips, round(result.equivalence, 5)
     (0.0175, 0.0354, 0.125, 0.00327)
+    >>> round(compare_each([0.91, 0.93, 0.92, 0.95], [0.90, 0.91, 0.91, 0.92], paired=False).p, 4)
+    0.1331
     """
     first, second = _numbers(first), _numbers(second)
+    if paired is False:
+        return _unpaired(first, second, margin=margin, level=level)
     if len(first) != len(second) or not first:
         raise ParameterError(
             f"A paired comparison needs the same seeds on both sides, and there are {len(first)} and {len(second)} "
@@ -81,8 +94,10 @@ def compare_each(
     return _judge(differences, margin=margin, level=level, flips=True)
 
 
-def compare_sets(first: Estimate, second: Estimate, *, margin: float | None = None, level: float = 0.95) -> Comparison:
-    """Compare a number that a set of models has together, such as a prediction difference, by the jackknife pairs.
+def compare_sets(
+    first: Estimate, second: Estimate, *, margin: float | None = None, level: float = 0.95, paired: bool = True
+) -> Comparison:
+    """Compare a number that a set of models has together, such as a prediction difference, by the jackknife.
 
     >>> import softknee as sk, torch
     >>> noise = torch.randn(8, 200, 3, generator=torch.Generator().manual_seed(0))
@@ -103,6 +118,9 @@ def compare_sets(first: Estimate, second: Estimate, *, margin: float | None = No
     difference = first.value - second.value
     if first.without is None or second.without is None:
         return Comparison(seeds=0, difference=difference, margin=margin)
+    if paired is False and first.stdev is not None and second.stdev is not None:
+        sides = [(first.stdev**2, len(first.without) - 1), (second.stdev**2, len(second.without) - 1)]
+        return _welch(difference, sides, margin=margin, level=level)
     if len(first.without) != len(second.without):
         raise ParameterError(f"Sets of models have the same seeds, not {len(first.without)} and {len(second.without)}.")
     models = len(first.without)
@@ -163,7 +181,65 @@ def _judge(
     )
 
 
-def _above(t: float, freedom: int) -> float:
+def _unpaired(first: Sequence[float], second: Sequence[float], *, margin: float | None, level: float) -> Comparison:
+    check_level(level)
+    _check_margin(margin)
+    if not first or not second or not all(map(math.isfinite, (*first, *second))):
+        raise ParameterError("A comparison is of finite numbers on both sides; leave out what diverged, and say so.")
+    difference = statistics.fmean(first) - statistics.fmean(second)
+    if min(len(first), len(second)) < 2:
+        return Comparison(seeds=min(len(first), len(second)), difference=difference, margin=margin)
+    spreads = [statistics.variance(side) for side in (first, second)]
+    sides = [(spread / len(side), len(side) - 1) for spread, side in zip(spreads, (first, second), strict=True)]
+    result = _welch(difference, sides, margin=margin, level=level)
+    freedom, pooled = len(first) + len(second) - 2, math.sqrt(statistics.fmean(spreads))
+    return replace(result, effect=_hedges(freedom) * difference / pooled) if result.interval is not None else result
+
+
+def _welch(difference: float, sides: Sequence[tuple[float, int]], *, margin: float | None, level: float) -> Comparison:
+    """Welch's test of a difference; of each side the squared standard error and its degrees of freedom."""
+    seeds = min(freedom for _, freedom in sides) + 1
+    squared = math.fsum(error for error, _ in sides)
+    if math.sqrt(squared) <= 1e-12 * abs(difference) or squared == 0:
+        ways = math.comb(sum(freedom + 1 for _, freedom in sides), seeds)
+        return Comparison(seeds=seeds, difference=difference, p=1.0 if difference == 0 else 2 / ways, margin=margin)
+    freedom = squared**2 / math.fsum(error**2 / own for error, own in sides)
+    error = math.sqrt(squared)
+    reach = t_quantile(freedom, level) * error
+    return Comparison(
+        seeds=seeds,
+        difference=difference,
+        interval=(difference - reach, difference + reach),
+        p=2 * _above(abs(difference) / error, freedom),
+        margin=margin,
+        equivalence=None if margin is None else _above((margin - abs(difference)) / error, freedom),
+    )
+
+
+def seeds_needed(
+    effect: float, first: float, second: float, *, power: float = 0.8, level: float = 0.95, most: int = 1000
+) -> int | None:
+    """How many seeds on each side show an effect with this probability; None above `most`.
+
+    first, second: the standard deviations of the two sides, such as those of a first run with three seeds.
+
+    >>> seeds_needed(5.0, 1.0, 1.0), seeds_needed(0.5, 1.0, 1.0)
+    (3, 64)
+    """
+    if not 0.5 < as_number(power) < 1:
+        raise ParameterError(f"power is a probability above one half, such as 0.8, not {power!r}.")
+    normal = statistics.NormalDist()
+    reach = normal.inv_cdf((1 + level) / 2) + normal.inv_cdf(power)  # below that of every t
+    fewest = reach**2 * (first**2 + second**2) / effect**2 if effect else math.inf
+    for seeds in range(max(2, math.ceil(min(fewest, most + 1))), most + 1):
+        freedom = 2 * (seeds - 1)
+        reach = t_quantile(freedom, level) + t_quantile(freedom, 2 * power - 1)
+        if abs(effect) >= reach * math.sqrt((first**2 + second**2) / seeds):
+            return seeds
+    return None
+
+
+def _above(t: float, freedom: float) -> float:
     """P(T > t)."""
     half = max(0.0, 1 - t_within(abs(t), freedom)) / 2
     return half if t >= 0 else 1 - half

@@ -8,8 +8,7 @@ import re
 
 from papers.ledger import find_statements
 from papers.runs import Runs, Study
-from papers.statement import Judged, judge, labels_of
-from papers.tables import SHOWN, SMALLER
+from papers.statement import MEASURES, SMALLER, Judged, judge, labels_of
 from papers.text import cell
 
 from .markdown import badge
@@ -76,7 +75,7 @@ def _rows(study: Study, link: str, name: str) -> list[str]:
     measure = next((measure for measure in _RANKED_BY if measure in has), None)
     if measure is None:
         return []
-    words, factor, form = SHOWN[measure]
+    words, factor, form, _ = MEASURES[measure]
     means = {label: study.mean(label, measure, logarithmic=measure == "mse") for label in study.outcomes}
     finite = {label: mean for label, mean in means.items() if not math.isnan(mean)}
     order = sorted(finite, key=lambda label: finite[label], reverse=measure not in SMALLER)

@@ -97,7 +97,7 @@ def stage(out: Path, printed: Mapping[str, tuple[str, ...]]) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
     for path in sorted(PAPERS_FOLDER.glob("*/records/**/*")):
-        if path.suffix in (*PICTURES, ".json"):
+        if path.suffix in (*PICTURES, ".json", ".csv"):
             target = out / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
