@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -370,15 +369,3 @@ def test_a_changed_model_is_another_trial(tmp_path: Path) -> None:
     assert len(before) == 64
     assert before != after
     assert source_fingerprint("changing:make", folder=tmp_path) == after
-
-
-def test_keras_weights_are_glorots_and_its_biases_zero() -> None:
-    model = Model(arguments={"hidden": [300, 200]})
-    made = model_maker(model, RELU, examples((100,)), init="keras")(seed=2)
-    for layer in (layer for layer in made if isinstance(layer, nn.Linear)):
-        limit = math.sqrt(6 / (layer.in_features + layer.out_features))
-        assert not layer.bias.any()
-        assert 0.95 * limit < float(layer.weight.abs().max()) <= limit
-        assert float(layer.weight.std()) == pytest.approx(limit / math.sqrt(3), rel=0.06)
-    again = model_maker(model, RELU, examples((100,)), init="keras")(seed=2)
-    assert all(torch.equal(a, b) for a, b in zip(made.parameters(), again.parameters(), strict=True))

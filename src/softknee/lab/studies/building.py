@@ -280,18 +280,6 @@ def _check_outputs(model: nn.Module, example: Tensor, outputs: int, network: Mod
 _LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
-def keras_init_(model: nn.Module) -> None:
-    """Weights by Glorot's uniform distribution, biases 0: Keras' defaults, from the global generator.
-
-    Its Adam has another eps than torch's, which a recipe writes as `training.options: {eps: 1e-7}`.
-    """
-    for layer in model.modules():
-        if isinstance(layer, _LAYERS):
-            nn.init.xavier_uniform_(layer.weight)
-            if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
-
-
 @torch.no_grad()
 def match_init_(model: nn.Module, chosen: Chosen, example: Tensor) -> None:
     """Scale the weights of a model in place; a weight that is all 0 stays so."""
@@ -313,7 +301,8 @@ def match_init_(model: nn.Module, chosen: Chosen, example: Tensor) -> None:
 def keras_init_(model: nn.Module) -> None:
     """Draw the weights of a model anew as Keras starts its layers: Glorot-uniform, with biases of 0.
 
-    Linear and convolutional layers alone: norms and embeddings stay as they are.
+    Linear and convolutional layers alone: norms and embeddings stay as they are. Its Adam has another eps than torch's,
+    which a recipe writes as `training.options: {eps: 1e-7}`.
     """
     for layer in model.modules():
         if isinstance(layer, _LAYERS):
