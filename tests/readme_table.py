@@ -140,8 +140,8 @@ def _training() -> str:
     return (
         f"**Training.** {len(entries) - sums['no records']} of {len(entries)} findings are [judged by "
         f"records](papers/README.md#how-it-is-judged) so far: {words}. Of {sum(sizes.values())} printed "
-        f"effects {sizes[AS_PRINTED]} come out as printed (the others: {printed}). {later} findings were "
-        "added or changed with records at hand, and say so."
+        f"effects {sizes[AS_PRINTED]} come out as printed (the others: {printed}). The rules and "
+        f"{later} of the findings were added or changed with these records at hand."
     )
 
 
