@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from ..mollification.findings import TRAINING
 from ..runs import Study, printed_of
 from ..statement import (
+    ADDED,
+    CHANGED,
     IN_VISION,
     NOT_SHOWN,
     REVERSED,
@@ -95,7 +97,7 @@ def prelu_is_next(study: Study) -> Evidence:
     says="ELU and CELU, which at 1 are one function, have the same accuracy.",
     needs=[CIFAR_10],
     labels=["elu", "celu"],
-    different=f"{TRAINING}; the paper prints the same three digits, where one point is asked for",
+    different=f"{TRAINING}; the paper prints the same three digits, where one point is asked for; {CHANGED}",
 )
 def elu_and_celu_are_one(study: Study) -> Evidence:
     """An equivalence test of the test accuracies with a margin of one point."""
@@ -108,7 +110,8 @@ def elu_and_celu_are_one(study: Study) -> Evidence:
     says="An activation whose outputs have less entropy lets a network classify better.",
     needs=[ALL],
     different=f"{TRAINING}; {_RESOLUTION}; a correlation over activations, and no change of the entropy alone; of two "
-    "that are one function, or nearly (ELU and CELU, ReLU and S-ReLU), one counts",
+    "that are one function, or nearly (ELU and CELU, ReLU and S-ReLU), one counts; "
+    f"{CHANGED}",
 )
 def less_entropy_goes_with_accuracy(study: Study) -> Evidence:
     """Spearman's correlation, over the runs of activations that are not the same, of test accuracy with the entropy of
@@ -136,7 +139,7 @@ def less_entropy_goes_with_accuracy(study: Study) -> Evidence:
     labels=["crrelu", "relu"],
     different=f"{TRAINING}; {_RESOLUTION}; the derivation is for inputs above 0 (`crrelu_raises_the_entropy` among the "
     "mathematical claims), and the cells count all outputs: ReLU's zeros are one cell and CRReLU has none, so that "
-    "the records can be no test of it",
+    "the records can be no test of it; its comparisons were changed with records at hand",
     stand_in="entropy of all outputs, where the paper derives it for inputs above 0",
 )
 def the_correction_lowers_entropy(study: Study) -> Evidence:
@@ -152,7 +155,7 @@ def the_correction_lowers_entropy(study: Study) -> Evidence:
     says="With its sign corrected, the method wants a negative eps: training turns CRReLU's eps below 0.",
     needs=[CIFAR_10],
     labels=["crrelu"],
-    different=f"{TRAINING}; our own prediction from the sign of equation 6, and not the paper's",
+    different=f"{TRAINING}; our own prediction from the sign of equation 6, and not the paper's; {ADDED}",
 )
 def eps_turns_negative(study: Study) -> Evidence:
     """Of each layer and seed whether the learned eps, which begins at 0.01, ends below 0; shown where all do."""

@@ -18,6 +18,7 @@ from softknee.measure.hardness import spearman
 from ..runs import Runs, Study, command_of_recipe, command_of_row, folded
 from ..statement import (
     ADDED,
+    CHANGED,
     Evidence,
     Statement,
     alike,
@@ -79,9 +80,9 @@ TABLE_II: Mapping[str, Mapping[str, tuple[float, float]]] = {
 }
 _DIFFERENT = (
     "test accuracy at the epoch of the best validation, where the paper has the best validation accuracy itself, with "
-    "two digits; batch, momentum and epochs are not published"
+    f"two digits; batch, momentum and epochs are not published; {CHANGED}"
 )
-_UNPUBLISHED = "batch, momentum and epochs are not published"
+_UNPUBLISHED = f"batch, momentum and epochs are not published; {CHANGED}"
 _LAST_EPOCH = "; the hardened network is that of the last epoch"
 _RESNET = "timm's ResNet-18 as it is for large images, with crops and mirror images, in bfloat16"
 
@@ -172,7 +173,8 @@ def learned_gates_become_harder(*studies: Study) -> Evidence:
             printed = TABLE_I[study.name][label][2] - 2  # type: ignore[misc]
             parts.append(better(f"{study.name}: mean λ of {label} above 2", seeds, 2.0, printed=printed))
             means[f"{study.name}: {label}"] = mean(seeds)
-    return Evidence(corrected(parts), numbers=means)
+    low, high = min(means.values()), max(means.values())
+    return Evidence(corrected(parts), f"mean λ from {low:.2f} to {high:.2f}", means)
 
 
 def _orders(study: Study) -> list[float]:
@@ -273,7 +275,9 @@ def replacing_after_hardening_costs_little(*studies: Study) -> Evidence:
         better(f"{study.name}: less than a point lost", drops(study, HARDENED), 1.0, larger=False, unit="points")
         for study in studies
     ]
-    return Evidence(corrected(parts), numbers={study.name: mean(drops(study, HARDENED)) for study in studies})
+    lost = {study.name: mean(drops(study, HARDENED)) for study in studies}
+    words = ", ".join(f"{value:.2f} points ({name.removeprefix('lambda-gelu-')})" for name, value in lost.items())
+    return Evidence(corrected(parts), f"lost: {words}", lost)
 
 
 @statement(
@@ -466,7 +470,8 @@ _WIKITEXT = (
     "test have as <unk>; λ-GELU from the uniform start alone, where the paper has three; it does not say whether "
     "GPT-2 begins with published weights, as its numbers suggest; judged by the test part at the end of the training, "
     "where the paper has the best epoch by the validation part; rates of 1e-3 and 6e-4 and a decay "
-    "of 0.1, as for a training from scratch, where the paper has 5e-5 and 0.01"
+    "of 0.1, as for a training from scratch, where the paper has 5e-5 and 0.01; "
+    f"{CHANGED}"
 )
 
 

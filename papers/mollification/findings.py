@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..runs import Study
-from ..statement import ADDED, IN_VISION, Evidence, alike, best_of, corrected, scores, statements_of, wins
+from ..statement import ADDED, CHANGED, IN_VISION, Evidence, alike, best_of, corrected, scores, statements_of, wins
 
 statement = statements_of("mollification")
 
@@ -48,7 +48,7 @@ _TABLES = (
 def _different(study: str, printed: object) -> str:
     settings = "of ConvNeXt's settings the paper gives the 100 epochs alone: the rest is its transformers'"
     words = [AUGMENTED if study.endswith("augmented") else TRAINING]
-    words += [_OF_THREE] if printed else [settings] if CONVNEXT in study else []
+    words += [_OF_THREE] if printed else [settings, CHANGED] if CONVNEXT in study else []
     return "; ".join(words)
 
 

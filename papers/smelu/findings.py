@@ -11,6 +11,7 @@ from itertools import pairwise, product
 from ..runs import Study
 from ..statement import (
     ADDED,
+    CHANGED,
     NOT_RUN,
     NOT_SHOWN,
     REVERSED,
@@ -62,7 +63,7 @@ OTHER_MEASURES = ("delta_2", "true_label", "hamming")
 _DIFFERENT = (
     "whether the paper normalises weights with SGD is not known, and here they are not; 1,200 training images are kept "
     "for validation; with SGD products are of TF32; the paper's values of beta are not printed, and of each family the "
-    "best of ours is taken, which may win but not lose where it lies at an end of our grid"
+    f"best of ours is taken, which may win but not lose where it lies at an end of our grid; {CHANGED}"
 )
 _FAMILIES = f"{_DIFFERENT}; the one legend that is legible, that of figure 14, names ReLU, SmeLU and Swish alone"
 
@@ -361,7 +362,7 @@ def swish_predicts_clicks_worse(study: Study) -> Evidence:
     says="With SmeLU the standard deviation of the AUC over the models is smaller, by an order of magnitude at best.",
     needs=TABLES,
     different="compared are the logarithms of how far each model's AUC is from the median; the printed effect is that "
-    "of the paper's standard deviations",
+    f"of the paper's standard deviations; {CHANGED}",
 )
 def smelu_lessens_the_spread_of_auc(*studies: Study) -> Evidence:
     """Each SmeLU against ReLU by the decimal logarithm of the distance of each AUC from the median."""
