@@ -93,6 +93,11 @@ def with_each_optimizer(
     return made
 
 
+def families_of(study: Study) -> list[str]:
+    """The families of smooth activations that a study has."""
+    return [family for family in FAMILIES if labels_of(study, family)]
+
+
 def _lowest(study: Study, labels: Iterable[str], measure: str = "delta_1") -> str:
     """The label with the lowest prediction difference."""
     differences = {label: difference(study, label, measure) for label in labels}
@@ -112,7 +117,7 @@ def _agree_with_relu(study: Study, labels: Sequence[str]) -> list[Part]:
 )
 def smooth_models_agree_more(study: Study) -> Evidence:
     """Of each family the value of beta whose models agree most, against ReLU, by the jackknife of delta 1."""
-    best = [_lowest(study, labels_of(study, family)) for family in FAMILIES]
+    best = [_lowest(study, labels_of(study, family)) for family in families_of(study)]
     numbers = {label: difference(study, label) for label in study.outcomes}
     return Evidence(_agree_with_relu(study, best), numbers=numbers)
 
@@ -159,7 +164,7 @@ def smooth_activations_can_be_more_accurate(study: Study) -> Evidence:
     means = {label: study.mean(label, "accuracy") for label in study.outcomes}
     best = [
         max(labels_of(study, family), key=lambda label: (not math.isnan(means[label]), means[label]))
-        for family in FAMILIES
+        for family in families_of(study)
     ]
     parts = corrected([part for label in best for part in wins(study, label, ["relu"], "accuracy")])
     return Evidence([max(zip(best, parts, strict=True), key=lambda pair: means[pair[0]])[1]], numbers=means)
@@ -195,7 +200,8 @@ def other_measures_say_the_same(study: Study) -> Evidence:
 def swish_agrees_less(study: Study) -> Evidence:
     """The best SmeLU, GELU, Mish and TanhExp each against the best Swish."""
     swish = _lowest(study, labels_of(study, "swish"))
-    others = [_lowest(study, labels_of(study, family)) for family in ("smelu", "gelu", "mish", "tanhexp")]
+    compared = [family for family in families_of(study) if family not in ("swish", "softplus")]
+    others = [_lowest(study, labels_of(study, family)) for family in compared]
     return Evidence(searched(study, [part for label in others for part in agrees_more(study, label, [swish])], others))
 
 
