@@ -187,7 +187,7 @@ def test_the_command_prints_a_table_and_writes_the_record(tmp_path: Path):
     assert result.exit_code == 0
     for words in ("inference, ms", "training step, ms", "held, MiB", "Peak memory is counted by CUDA",
                   "cpu, eager", "+2", "largest output",
-                  "2 sites changed", "gelu → SReLU(delta=0.01 (learned)"):  # fmt: skip
+                  "2 sites changed", "gelu → SReLU(delta=1 (learned)"):  # fmt: skip
         assert words in " ".join(result.stdout.split())
     assert json.loads(path.read_text())["settings"]["config"] == VIT
 

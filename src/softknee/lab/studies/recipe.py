@@ -299,7 +299,8 @@ class Choice(Section, where="activation"):
     """One activation of the comparison. In a recipe, its parameters stand beside `name`: {name: smelu, beta: [0.5, 1]}.
 
     name:   as `sk.get` takes it; "own" leaves the one that a pretrained language model has.
-    values: for each parameter a number, or several: one trial for each combination.
+    values: for each parameter a number, or several: one trial for each combination; `preset: paper` stands for those of
+            the function's paper.
     learn:  which parameters are trained: true for all, false for none, a name or a list of names.
     harden: moved to its hard limit as `hardening` says, and replaced by it after training.
     replace: also replaced by its hard limit after training without having been moved there: what the bare swap costs.

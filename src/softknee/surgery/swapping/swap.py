@@ -556,7 +556,7 @@ def _check_calibrate(calibrate: Any, definition: Definition, example: Any, value
     if both := [name for name in knobs if name in values]:
         raise ParameterError(
             f"swap_: calibrate sets {both[0]}, and {both[0]}={values[both[0]]!r} was given; leave it out, or say how "
-            f"wide it is in units of the spread, as in calibrate=0.5."
+            f"wide a knee is in units of the spread, as in calibrate=0.5."
         )
 
 
