@@ -355,6 +355,7 @@ def test_a_changed_model_is_another_trial(tmp_path: Path) -> None:
     assert source_fingerprint("changing:make", folder=tmp_path) == after
 
 
+@torch.no_grad()
 def test_keras_weights_are_glorots_and_its_biases_zero() -> None:
     model = Model(arguments={"hidden": [300, 200]})
     made = model_maker(model, RELU, examples((100,)), init="keras")(seed=2)
