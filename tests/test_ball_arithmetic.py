@@ -47,7 +47,7 @@ def precision():
 
 def holds(span: Span, value: Any, *, least: int = 0) -> bool:
     """Whether a value lies in a span, up to the 50th digit of the value or of 10^least."""
-    lower, upper = as_fraction(span.lo), as_fraction(span.hi)
+    lower, upper = as_fraction(span.lo, -1), as_fraction(span.hi, 1)
     slack = mpmath.mpf(10) ** -50 * max(mpmath.mpf(10) ** least, abs(value))
     low = mpmath.mpf(lower.numerator) / lower.denominator if isinstance(lower, Fraction) else mpmath.mpf(lower)
     high = mpmath.mpf(upper.numerator) / upper.denominator if isinstance(upper, Fraction) else mpmath.mpf(upper)
@@ -110,7 +110,7 @@ def test_ends_are_tight():
     result = Program(p.NormalCdf(x), x)(span_of(-40.0, -39.0))
     with mpmath.workdps(DIGITS):
         for end, at in ((result.lo, -40), (result.hi, -39)):
-            exact = as_fraction(end)
+            exact = as_fraction(end, 1)
             truth = mpmath.ncdf(at)
             assert abs(mpmath.mpf(exact.numerator) / exact.denominator / truth - 1) < mpmath.mpf(10) ** -50
 
@@ -274,7 +274,7 @@ def test_signs_over_a_whole_line():
 
 
 def test_constants_and_unknown_functions():
-    assert as_fraction(constant(sympy.Rational(1, 4)).lo) == Fraction(1, 4)
+    assert as_fraction(constant(sympy.Rational(1, 4)).lo, -1) == Fraction(1, 4)
     assert constant(sympy.Float("0.1", 30)).holds(arb(0)) is False
     assert constant(-sympy.oo).hi == MINUS_INFINITY
     with pytest.raises(UnknownFunction, match="no enclosure of zeta"):

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from sympy import Piecewise, exp, sin, sqrt
 
 import softknee as sk
+from softknee.design import definition
+from softknee.design.proof.balls import factored
 from softknee.design.proof.certificate import Certificate, Enclosure
 from softknee.design.proof.certify import certify, check_claims
 from softknee.spec import Activation, Sigmoid, positive, x
@@ -279,3 +281,20 @@ def test_joined_functions():
     capped = certify(sk.design.join("x * sigmoid(x)", "x", between=(1, 3), smoothness=2, fixed=True))
     assert capped.smoothness == 2
     assert capped.is_settled
+
+
+@pytest.mark.parametrize("text", ["exp(relu(x)**5)", "(exp((relu(relu(x)))**16))**5"])
+def test_numbers_beyond_all_exponents_end_in_a_bound_and_not_the_process(text: str) -> None:
+    result = certify(definition(text), seconds=2)
+    assert result.monotone
+    assert result.largest_slope.lower == 2**1000
+    assert result.largest_slope.upper == math.inf
+    assert "1.07151e+301" in str(result)
+
+
+def test_polynomials_in_many_letters_are_left_as_they_are() -> None:
+    """SymPy's factors of such a polynomial took more than ten minutes."""
+    letters = sympy.symbols("a:7")
+    product = sympy.expand((sum(letters[:4]) + 1) * (sum(letters[3:]) - 1))
+    assert factored(product) == product
+    assert factored(sympy.expand((letters[0] + 1) * (letters[1] - 1))).is_Mul

@@ -30,6 +30,7 @@ from .balls import (
     Arb,
     Program,
     Span,
+    as_rational,
     collected,
     constant,
     proves_zero,
@@ -86,7 +87,7 @@ class Patch:
         end = self.hi if side > 0 else self.lo
         if not end.is_finite():
             return oo if end > 0 else -oo
-        exact = end.fmpq()
+        exact = as_rational(end)
         return sympy.Rational(int(exact.p), int(exact.q))
 
     def at_end(self, side: int, order: int) -> Expr:
@@ -166,7 +167,7 @@ def merged(first: Pieces, second: Pieces) -> tuple[list[Expr], list[tuple[Expr, 
                 break
         else:
             places.append((seam, where))
-    places.sort(key=lambda pair: pair[1].lo.fmpq())
+    places.sort(key=lambda pair: as_rational(pair[1].lo))
     parts = []
     for index in range(len(places) + 1):
         cell = [_part(pieces, places, index) for pieces in (first, second)]

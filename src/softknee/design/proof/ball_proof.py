@@ -39,11 +39,13 @@ from .balls import (
     POSITIVE,
     ZERO,
     Arb,
+    OutOfRange,
     Program,
     Span,
     UnknownFunction,
     arb,
     as_fraction,
+    as_rational,
     constant,
     factored,
     proves_zero,
@@ -61,7 +63,7 @@ NARROW = 1e-6  # a place that is no wider than this is written as one point
 
 
 def enclosure(span: Span) -> Enclosure:
-    return Enclosure(as_fraction(span.lo), as_fraction(span.hi))
+    return Enclosure(as_fraction(span.lo, -1), as_fraction(span.hi, 1))
 
 
 def seam_enclosure(seam: Expr) -> Enclosure:
@@ -81,7 +83,7 @@ def _end(patch: Patch, end: Arb) -> Enclosure:
         return seam_enclosure(patch.end)
     if patch.place == patch.symbol:
         return enclosure(Span(end, end))
-    exact = end.fmpq()
+    exact = as_rational(end)
     return seam_enclosure(patch.place.xreplace({patch.symbol: sympy.Rational(int(exact.p), int(exact.q))}))
 
 
@@ -105,7 +107,7 @@ def placed(patch: Patch, peak: Peak) -> Peak:
 def extremum(peak: Peak) -> Extremum:
     """A peak, its places already in x, as the certificate writes it."""
     ordered = sorted(dict.fromkeys(peak.places), key=lambda place: (place.begin.lower, place.end.upper))
-    return Extremum(as_fraction(peak.lower), as_fraction(peak.upper), tidied(ordered), peak.attained)
+    return Extremum(as_fraction(peak.lower, -1), as_fraction(peak.upper, 1), tidied(ordered), peak.attained)
 
 
 def tidied(regions: Sequence[Region]) -> tuple[Region, ...]:
@@ -140,7 +142,7 @@ def zeros(patch: Patch, budget: Budget) -> list[Span]:
         for root in _roots(factor, patch.symbol, patch.lo, patch.hi, budget)
     ]
     disjoint: list[Span] = []
-    for root in sorted(roots, key=lambda span: span.lo.fmpq()):
+    for root in sorted(roots, key=lambda span: as_rational(span.lo)):
         if disjoint and root.lo <= disjoint[-1].hi:
             disjoint[-1] = disjoint[-1].join(root)
         else:
@@ -253,8 +255,9 @@ def _refined(curve: Curve, box: Span) -> Span:
 
 def _simple(curve: Curve, root: Span) -> Span:
     """A zero that is a simple fraction, as that fraction."""
-    near = as_fraction(root.middle)
-    assert isinstance(near, Fraction)
+    near = as_fraction(root.middle, -1)
+    if not isinstance(near, Fraction):
+        return root
     guess = near.limit_denominator(SIMPLE)
     exact = Span.exact(guess)
     inside = root.lo <= exact.lo and exact.hi <= root.hi
@@ -267,7 +270,7 @@ def exact_zero(expr: Expr, symbol: Symbol, point: Arb) -> bool:
     value = Program(expr, symbol)(Span(point, point))
     if value.sign is not None:
         return value.sign == 0
-    exact = point.fmpq()
+    exact = as_rational(point)
     place = sympy.Rational(int(exact.p), int(exact.q))
     return proves_zero(elementary(expr).xreplace({symbol: place}))
 
@@ -308,7 +311,7 @@ class _Proof:
         """An answer, or a note of why there is none."""
         try:
             return question()
-        except (Unsettled, UnknownFunction) as reason:
+        except (Unsettled, UnknownFunction, OutOfRange) as reason:
             sentence = str(reason)
         except (NotImplementedError, PolynomialError, RecursionError) as reason:
             sentence = f"The algebra of the formula could not be worked out ({type(reason).__name__})."
@@ -586,7 +589,7 @@ class _Rounded(Program):
 def claimed_number(expr: Expr, numbers: dict[Expr, Expr]) -> Enclosure:
     """The number that a claimed expression is for these parameters."""
     span = _Rounded(expr.xreplace(numbers))()
-    return Enclosure(as_fraction(span.lo), as_fraction(span.hi))
+    return Enclosure(as_fraction(span.lo, -1), as_fraction(span.hi, 1))
 
 
 def _zeros(claims: Claims, certificate: Certificate, numbers: dict[Expr, Expr]) -> CheckedClaim:
@@ -617,7 +620,7 @@ def _claimed_end(value: Expr) -> Enclosure:
         exact = Fraction(int(value.p), int(value.q))
         return Enclosure(exact, exact)
     span = constant(value)
-    return Enclosure(as_fraction(span.lo), as_fraction(span.hi))
+    return Enclosure(as_fraction(span.lo, -1), as_fraction(span.hi, 1))
 
 
 def _inside(part: Region, whole: Region) -> bool:

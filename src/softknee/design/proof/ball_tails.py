@@ -28,10 +28,12 @@ from .balls import (
     WHOLE,
     ZERO,
     Arb,
+    OutOfRange,
     Program,
     Span,
     above,
     arb,
+    as_rational,
     below,
     constant,
     flint,
@@ -99,7 +101,12 @@ def as_span(c: Coefficient) -> Span:
 
 
 def _exact_where_possible(c: Span) -> Coefficient:
-    return c.lo.fmpq() if c.is_point and c.lo.is_finite() else c
+    if not c.is_point or not c.lo.is_finite():
+        return c
+    try:
+        return as_rational(c.lo)
+    except OutOfRange:
+        return c
 
 
 def _is_zero(c: Coefficient) -> bool:
@@ -553,7 +560,7 @@ class Tail:
             if as_span(c).sign != 1:
                 raise NoForm("a root of something negative")
             root = as_span(c).root_power(power)
-            factor = Form({top * power: root.lo.fmpq() if root.is_point else root})
+            factor = Form({top * power: as_rational(root.lo) if root.is_point else root})
         if not delta.main and delta.rest.c == 0:
             return factor
         return line.multiply(factor, self._near((1 + _t) ** exponent, delta, NOTHING, -ONE))
@@ -591,7 +598,7 @@ class Tail:
             shift = power - near
             scale = start ** arb(flint.fmpq(shift.numerator, shift.denominator))
             totals[near] = above(totals[near] + upper * scale)
-        return Growth(above(totals[0].exp()), Fraction(0), -totals[1].fmpq(), -totals[2].fmpq())
+        return Growth(above(totals[0].exp()), Fraction(0), -as_rational(totals[1]), -as_rational(totals[2]))
 
     def _exp_of_no_power(self, form: Form) -> Form:
         line = self.line
@@ -607,7 +614,7 @@ class Tail:
             raise NoForm("the exponential of something that goes down slowly")
         depth = line.inf(low)
         rate = smaller(below(depth * arb(-low.a)), STEEPEST)
-        return Form({}, Growth(above((rate * line.start - depth).exp()), Fraction(0), rate.fmpq()))
+        return Form({}, Growth(above((rate * line.start - depth).exp()), Fraction(0), as_rational(rate)))
 
 
 _UNFOLDED = (p.Sigmoid, p.Softplus, p.NormalCdf, p.Tanh, sympy.tanh, sympy.erf)
@@ -648,4 +655,4 @@ def _bounded_by(form: Form, share: Arb) -> Form:
 
 def _ends(c: Coefficient) -> tuple[Any, Any]:
     """The ends of a coefficient as exact fractions."""
-    return (c.lo.fmpq(), c.hi.fmpq()) if isinstance(c, Span) else (c, c)
+    return (as_rational(c.lo), as_rational(c.hi)) if isinstance(c, Span) else (c, c)

@@ -204,12 +204,39 @@ def _times(a: Arb, b: Arb) -> Arb:
     return ZERO if a == 0 or b == 0 else a * b
 
 
-def as_fraction(value: Arb) -> Fraction | float:
-    """An exact end as a Python number: a Fraction, or an infinite float."""
+def as_fraction(value: Arb, side: int) -> Fraction | float:
+    """An exact end as a Python number: a Fraction, or an infinite float.
+
+    One that no float comes near goes outward, to a number that bounds it: down for a lower end (side -1), up for an
+    upper one (1). FLINT ends the process where it is asked for a fraction with an exponent of many digits.
+    """
     if not value.is_finite():
         return float("inf") if value > 0 else float("-inf")
+    if value == 0:
+        return Fraction(0)
+    size = abs(value)
+    if size > _HUGE:
+        bound = float("inf") if (value > 0) == (side > 0) else Fraction(2**1000)
+        return bound if value > 0 else -bound
+    if size < _TINY:
+        return Fraction(side, 2**4000) if (value > 0) == (side > 0) else Fraction(0)
     number = value.fmpq()
     return Fraction(int(number.p), int(number.q))
+
+
+_HUGE, _TINY = flint.arb(2) ** 1000, flint.arb(2) ** -4000
+
+
+class OutOfRange(DefinitionError):
+    """A number of a proof that is too large or too small to be written as a fraction."""
+
+
+def as_rational(value: Arb) -> Any:
+    """An exact number as a fraction of FLINT's, where it is one that a computer can write."""
+    size = abs(value)
+    if not value.is_finite() or size > _HUGE**20 or 0 < size < _TINY**20:
+        raise OutOfRange("A number of the proof is too large or too small to be computed with.")
+    return value.fmpq()
 
 
 # -- every function of the formula language on spans ------------------------------------------------------
@@ -383,6 +410,7 @@ ODD_LIKE = (p.Tanh, p.Expm1, p.Log1p, p.Log1pMinus, sympy.tanh, sympy.sinh, symp
 
 
 TR8: Any = _TR8  # products of sines and cosines as sums
+MOST_LETTERS = 5  # of a polynomial: SymPy's factors of one in seven took more than ten minutes
 LONGEST_FACTORED = 300
 SIMPLIFIED = 250  # a number with more operations is not given to SymPy's simplification
 
@@ -413,7 +441,8 @@ def is_quickly_expanded(expr: Expr) -> bool:
 def factored(expr: Expr) -> Expr:
     """The expression in factors, its functions and roots untouched; as it is where that would take long."""
     plain, back = masked(expr, numbers=True)
-    return sympy.factor(plain).xreplace(back) if has_few_terms(plain) else expr
+    quick = len(plain.free_symbols) <= MOST_LETTERS and has_few_terms(plain)
+    return sympy.factor(plain).xreplace(back) if quick else expr
 
 
 @functools.lru_cache(maxsize=4096)
