@@ -267,7 +267,9 @@ function gap(to) {
   const room = (width) => at - 12 - width > to.inner.left;
   const words = room(wide) || at + 12 + wide < to.inner.right ? label : `sup ${shown(found.value, 4)}`;
   const left = room(6.7 * words.length);
-  const text = svg("text", { class: "gaptext", id: "distance", x: at + (left ? -12 : 12), y: Math.min(a, b) - 10, "text-anchor": left ? "end" : "start" }, words);
+  const above = Math.min(a, b) - 10;
+  const y = above - 12 > to.inner.top ? above : Math.max(a, b) + 18;
+  const text = svg("text", { class: "gaptext", id: "distance", x: at + (left ? -12 : 12), y, "text-anchor": left ? "end" : "start" }, words);
   return [svg("path", { class: "gap", d: `M${at} ${a}V${b}M${at - 5} ${a}H${at + 5}M${at - 5} ${b}H${at + 5}` }), text];
 }
 
