@@ -237,3 +237,17 @@ def test_finite_limits_where_torch_has_nan(name: str):
     slope = ends.clone().requires_grad_()
     getattr(sk.nn, name)()(slope).sum().backward()
     assert slope.grad.tolist() == pytest.approx([0.0, 0.0] if name == "Softsign" else [0.0, 1.0], abs=1e-59)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_state_dict_of_torchs_prelu_loads(count: int) -> None:
+    theirs = nn.Sequential(nn.Linear(3, 5), nn.PReLU(count, init=0.1))
+    ours = nn.Sequential(nn.Linear(3, 5), sk.nn.PReLU(count))
+    state = theirs.state_dict()
+    ours.load_state_dict(state)
+    assert list(state) == ["0.weight", "0.bias", "1.weight"]  # the caller's own is as it was
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(ours(x), theirs(x))
+    ours.load_state_dict(ours.state_dict())
+    with pytest.raises(RuntimeError, match=r"1\.slope"):
+        ours.load_state_dict({name: value for name, value in state.items() if name != "1.weight"})

@@ -3,7 +3,7 @@
 `torch_arguments` lists, in torch's order, the arguments of torch's module of the same name and what each is here.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from .module import Pointwise, Table, channels, linear_from, squared
 
@@ -79,7 +79,10 @@ class LReLU(LeakyReLU):
 
 
 class PReLU(Pointwise):
-    """As LeakyReLU, starting at 0.25 and learned unless learn=False; PReLU(8) has a slope for each of 8 channels."""
+    """As LeakyReLU, starting at 0.25 and learned unless learn=False; PReLU(8) has a slope for each of 8 channels.
+
+    A state dict of torch's own nn.PReLU, which calls the slope `weight`, loads.
+    """
 
     activation = "prelu"
     learns = True
@@ -89,6 +92,13 @@ class PReLU(Pointwise):
         "device": "device",
         "dtype": "dtype",
     }
+
+    def _load_from_state_dict(  # as torch calls it
+        self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any, **named: Any
+    ) -> None:
+        if f"{prefix}weight" in state_dict and f"{prefix}slope" not in state_dict:
+            state_dict[f"{prefix}slope"] = state_dict.pop(f"{prefix}weight")
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *others, **named)
 
 
 class ReLU6(Pointwise):
