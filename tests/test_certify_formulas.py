@@ -285,7 +285,7 @@ def test_joined_functions():
 
 @pytest.mark.parametrize("text", ["exp(relu(x)**5)", "(exp((relu(relu(x)))**16))**5"])
 def test_numbers_beyond_all_exponents_end_in_a_bound_and_not_the_process(text: str) -> None:
-    result = certify(definition(text), seconds=2)
+    result = certify(definition(text), seconds=60)
     assert result.monotone
     assert result.largest_slope.lower == 2**1000
     assert result.largest_slope.upper == math.inf

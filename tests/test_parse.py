@@ -26,7 +26,7 @@ SAME_AS_THE_ZOO = {
     "relu6": "min(relu(x), 6)",
     "hardtanh": "where(x < -1, -1, where(not (x <= 1), 1, x))",
     "hardswish": "x * unit((x + 3) / 6)",
-    "crrelu": "relu(x) + 0.01 * x * exp(-x**2 / 2)",
+    "crrelu": "relu(x) + 0.3 * x * exp(-x**2 / 2)",
 }
 
 
