@@ -114,7 +114,7 @@ def tree_of(text: str) -> ast.Expression:
             refused.span = _given(places, error.offset - 1, max(error.end_offset or 0, error.offset + 1) - 1)
         raise refused from None
     for node in ast.walk(tree):
-        if isinstance(node, ast.expr | ast.keyword) and node.end_col_offset is not None:
+        if isinstance(node, (ast.expr, ast.keyword)) and node.end_col_offset is not None:
             node.col_offset, node.end_col_offset = _given(places, node.col_offset, node.end_col_offset)
     return tree
 
