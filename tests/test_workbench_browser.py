@@ -88,7 +88,7 @@ def test_a_slider_bends_the_curve_within_a_twentieth_of_a_second(visit: Callable
     assert len(asked) >= len(times)
     assert all(after[0] > before[1] - 1 for before, after in pairwise(asked)), asked  # milliseconds
     value = float(page.tab.locator("article input[type=number]").input_value())
-    assert 0.5 < value < 1
+    assert 0.2 < value < 1  # after 24 to 72 steps
     page.until(lambda: f"delta%3D{value:g}" in page.url, "the value in the address")
     wanted = f"sup |f − relu| = {float(f'{3 * value / 16:.6g}'):g}"
     page.until(lambda: page.text("#distance") == wanted, "the distance of the last value")
