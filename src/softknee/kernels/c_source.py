@@ -28,77 +28,6 @@ TYPES = (torch.float32, torch.bfloat16, torch.float16)
 _NUMBER = re.compile(r"(?<![\w.])(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+)")
 _PAIR = re.compile(r"(\w+), (\w+) = (\w+_pair)\((.*)\)")
 
-_FORWARD = """
-static void forward_block(const float *in, float *out, const float *params) {
-@PARAMETERS@
-    #pragma omp simd
-    for (int element = 0; element < BLOCK; ++element) {
-        float x = in[element];
-@LINES@
-        out[element] = @RESULT@;
-    }
-}
-
-static void forward_chunk(void *argument, int64_t index) {
-    Work *work = argument;
-    float in[BLOCK], out[BLOCK];
-    int64_t end = (index + 1) * CHUNK < work->n ? (index + 1) * CHUNK : work->n;
-    for (int64_t start = index * CHUNK; start < end; start += BLOCK) {
-        int count = end - start < BLOCK ? (int)(end - start) : BLOCK;
-        float *target = place(work->type, work->y, start, out, count);
-        forward_block(load(work->type, work->x, start, in, count), target, work->params);
-        store(work->type, work->y, start, target, count);
-    }
-}
-
-void forward(const void *x, void *y, int type, int64_t n, unsigned threads@POINTERS@) {
-    Work work = {.x = x, .y = y, .type = type, .n = n, .chunk = forward_chunk};
-@READ@
-    run(&work, threads);
-}
-"""
-
-_BACKWARD = """
-static void @NAME@_block(const float *grad, const float *in, float *out, float (*terms)[BLOCK], const float *params) {
-@PARAMETERS@
-    #pragma omp simd
-    for (int element = 0; element < BLOCK; ++element) {
-        float x = in[element];
-        float grad_value = grad[element];
-@LINES@
-@STORES@
-    }
-}
-
-static void @NAME@_chunk(void *argument, int64_t index) {
-    Work *work = argument;
-    float grad[BLOCK], in[BLOCK], out[BLOCK], terms[@SUMS@ + 1][BLOCK];
-    double sums[@SUMS@ + 1] = {0};
-    int64_t end = (index + 1) * CHUNK < work->n ? (index + 1) * CHUNK : work->n;
-    for (int64_t start = index * CHUNK; start < end; start += BLOCK) {
-        int count = end - start < BLOCK ? (int)(end - start) : BLOCK;
-        float *target = place(work->type, work->y, start, out, count);
-        const float *from = load(work->type, work->g, start, grad, count);
-        @NAME@_block(from, load(work->type, work->x, start, in, count), target, terms, work->params);
-        store(work->type, work->y, start, target, count);
-        for (int i = 0; i < @SUMS@; ++i) sums[i] += sum_block(terms[i], count);
-    }
-    for (int i = 0; i < @SUMS@; ++i) work->sums[i * work->chunks + index] = sums[i];
-}
-
-/* `sums` has room for one number per parameter and chunk; the totals stand in its first ones at the end. */
-void @NAME@(const void *g, const void *x, void *dx, double *sums, int type, int64_t n, unsigned threads@POINTERS@) {
-    Work work = {.g = g, .x = x, .y = dx, .sums = sums, .type = type, .n = n, .chunk = @NAME@_chunk};
-@READ@
-    run(&work, threads);
-    for (int i = 0; i < @SUMS@; ++i) {
-        double total = 0;
-        for (int64_t index = 0; index < work.chunks; ++index) total += sums[i * work.chunks + index];
-        sums[i] = total;
-    }
-}
-"""
-
 
 @functools.cache
 def _file(name: str) -> str:
@@ -109,7 +38,7 @@ def kernels(act: Activation) -> str:
     """The functions `forward`, `backward_x` (the gradient of x alone) and `backward_all` (every parameter's, too)."""
     text = [_file("c_math.h"), f"#define CHUNK {CHUNK}\n#define PARAMS {len(act.params)}\n", _file("c_frame.h")]
     value = body(act, [()], C)
-    text.append(_kernel(act, _FORWARD, LINES=_statements(value), RESULT=_floats(value.results[0])))
+    text.append(_kernel(act, "c_forward.in", LINES=_statements(value), RESULT=_floats(value.results[0])))
     text.append(_backward(act, "backward_x", []))
     if act.params:
         text.append(_backward(act, "backward_all", [p.name for p in act.params]))
@@ -121,25 +50,18 @@ def _backward(act: Activation, name: str, wanted: Sequence[str]) -> str:
     targets = ["out[element]", *(f"terms[{i}][element]" for i in range(len(wanted)))]
     stores = [f"{t} = grad_value * {_floats(slope)};" for t, slope in zip(targets, slopes.results, strict=True)]
     lines, stored = _statements(slopes), "\n".join(stores)
-    return _kernel(act, _BACKWARD, NAME=name, LINES=lines, STORES=stored, SUMS=len(wanted))
+    return _kernel(act, "c_backward.in", NAME=name, LINES=lines, STORES=stored, SUMS=len(wanted))
 
 
-def _kernel(act: Activation, template: str, **values: object) -> str:
-    """A kernel whose last arguments point to the parameters."""
-    names = [PARAMETER + p.name for p in act.params]
-    return _fill(
-        template,
-        PARAMETERS="\n".join(f"    const float {name} = params[{i}];" for i, name in enumerate(names)),
-        POINTERS="".join(f", const float *{name}" for name in names),
-        READ="\n".join(f"    work.params[{i}] = *{name};" for i, name in enumerate(names)),
-        **values,
-    )
-
-
-def _fill(template: str, **values: object) -> str:
+def _kernel(act: Activation, file: str, **values: object) -> str:
+    """A kernel whose last arguments point to the parameters: the text of a file with what stands for @NAME@."""
+    names, text = [PARAMETER + p.name for p in act.params], _file(file)
+    values["PARAMETERS"] = "\n".join(f"    const float {name} = params[{i}];" for i, name in enumerate(names))
+    values["POINTERS"] = "".join(f", const float *{name}" for name in names)
+    values["READ"] = "\n".join(f"    work.params[{i}] = *{name};" for i, name in enumerate(names))
     for name, value in values.items():
-        template = template.replace(f"@{name}@", str(value))
-    return template
+        text = text.replace(f"@{name}@", str(value))
+    return text
 
 
 def _floats(text: str) -> str:
