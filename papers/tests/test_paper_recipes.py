@@ -24,7 +24,7 @@ from softknee.lab.studies.trials import train_trials
 from softknee.lab.vision_networks import NETWORKS
 
 PAPERS = ("eafo-", "lambda-gelu-", "mollification-", "smelu-figure-", "squaf-table-6-vit-short")
-CLICKS = "smelu-figure-3"  # on clicks: test_clicks.py
+CLICKS = "smelu-figure-3"  # on clicks: test_recipes_clicks.py
 FASHION = str(recipe_file("lambda-gelu-fashion"))
 NAMES = [
     name

@@ -14,7 +14,7 @@ from softknee.lab.studies.runner import run_study
 from softknee.lab.studies.trials import every_chosen
 from softknee.lab.table import escape_markdown
 
-NETWORKS = ("squaf-table-4-", "squaf-table-6-")  # see test_squaf_network_recipes.py
+NETWORKS = ("squaf-table-4-", "squaf-table-6-")  # see test_recipes_squaf_networks.py
 NAMES = [
     name
     for name in recipe_names()
