@@ -36,10 +36,10 @@ study: $(VENV)/.study
 workbench: $(VENV)/.web
 	$(BIN)/softknee workbench
 
-# The types keep one of two cores busy for a minute, and are checked beside the suite that needs the least of them.
+# The types keep one of two cores busy for a minute, and are checked beside the suite that needs the least of them; the
+# next one does not wait for them.
 test: lint
-	trap 'kill $${types-} 2>/dev/null || :' EXIT; $(MAKE) types & types=$$!; $(MAKE) interpreter; wait $$types
-	$(MAKE) unit
+	trap 'kill $${types-} 2>/dev/null || :' EXIT; $(MAKE) types & types=$$!; $(MAKE) interpreter unit; wait $$types
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -119,69 +119,6 @@ COSTS: dict[str, Sequence[tuple[str, str, Mapping[str, tuple[float, float]]]]] =
     )
 }
 
-_FRONT = """\
-# What five papers say, and what we found
-
-{made}
-
-## What you should do
-
-{advice}
-
-## The papers
-
-| paper | its main claim | mathematics | training |
-|---|---|---|---|
-{rows}
-
-One folder a paper: its mathematical claims as functions that check them (`claims.py`), what it found by training
-(`findings.py`), the recipes and records of our studies, and its page: five claims, its tables beside ours, its
-mathematics, and every comparison as a CSV.
-
-    python -m papers                 # check every mathematical claim, in half a minute
-    python -m papers --paper squaf   # those of one paper
-    python -m papers --empirical     # judge the findings by the records
-    python -m papers --pages         # write these pages again
-
-    softknee study run papers/squaf/recipes/table-3-1d.yaml               # a study, made for a GPU
-    softknee study run papers/squaf/recipes/table-3-1d.yaml --only relu   # one row of it
-    softknee study run papers/squaf/recipes/table-3-1d.yaml --smoke       # see that it runs
-
-## How it is judged
-
-**Mathematics.** A claim *holds*, *fails*, or holds *partly* where it says several things or says them for more than
-they are true of. A row is one function of `claims.py`, named under its place; it computes with the definitions of this
-package: SymPy for identities, ball arithmetic for constants, 30-digit quadrature for integrals, float64 tensors for the
-rest. {versions}.
-
-**Training.** A statement is cut into comparisons, and each answers two questions.
-
-| question | answer | where |
-|---|---|---|
-| direction | shown | the stated sign at 5 % after Holm's correction over those that were run, or all without it |
-| | reversed | the same for the other sign, or all seeds diverged |
-| | not shown | neither, or fewer than three seeds |
-| size | as printed | shown, and our 95 % interval holds the paper's effect or lies above it |
-| | smaller | shown, and the paper's effect lies above our interval |
-| | excluded | not shown, and the paper's effect lies above our interval |
-| | open | not shown, and our interval holds the paper's effect |
-
-A comparison that was not run is listed and counts for nothing. A *stand-in* (other data, fewer epochs, another model)
-supports or doubts, and neither shows nor reverses. A statement is shown where all its comparisons are, reversed where
-one is and none is shown. Doing better than the paper is no failure.
-
-These rules took the place of the first ones (paired tests; holds, partly, fails, cannot tell) when the records of
-2026-11-17 and before were there, so that no verdict on those records was fixed beforehand; they are fixed for the
-records to come. A † marks statements that were added, or whose own comparisons were changed, with records at hand.
-
-A test is paired only where both sides share initial weights and batches and the record says so, as two readings of one
-trained model do (before and after a replacement). Two activations are compared without pairs (Welch): their seeds
-correlate by -0.32 to 0.53 in the mean over the pairs of a study, with a median of 0.13 over 23 studies. Mean squared
-errors are compared by their logarithms. Below each table stands how many seeds a side show the paper's leads with a
-probability of 80 %, from the spread of the records. In tables the best mean is bold, and ° marks those that are not
-shown to be worse.
-"""
-
 
 def write_pages(entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs, folder: Path = HERE) -> list[Path]:
     """Write the front page and the page of every paper, each whole or not at all, and figures beside the records."""
@@ -210,7 +147,8 @@ def front(entries: Sequence[Entry], judged: Sequence[Judged]) -> str:
     named = {"softknee": here.softknee, "torch": here.torch.partition("+")[0], "SymPy": here.others.get("sympy")}
     versions = ", ".join(f"{name} {version}" for name, version in named.items() if version)
     advice = "\n".join(f"- {sentence}" for sentence in _advice({entry.statement.id: entry for entry in judged}))
-    return _FRONT.format(made=_MADE, advice=advice, rows="\n".join(rows), versions=f"{VERSIONS_LINE}{versions}")
+    text = (HERE / "front.in").read_text(encoding="utf-8")
+    return text.format(made=_MADE, advice=advice, rows="\n".join(rows), versions=f"{VERSIONS_LINE}{versions}")
 
 
 def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:

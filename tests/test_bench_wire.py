@@ -75,3 +75,10 @@ def test_settings_are_checked(changes: dict, says: str):
 def test_the_command_refuses_what_is_no_number():
     with pytest.raises(ParameterError, match="--rates takes numbers"):
         CliRunner().invoke(app, ["bench", "wire", "--rates", "a", "--device", "cpu"], catch_exceptions=False)
+
+
+def test_a_form_that_is_none_is_refused():
+    with pytest.raises(
+        ParameterError, match=r"no form called 'zip' to measure\. Known are rans, huffman, packed, bfloat16"
+    ):
+        Settings(device=torch.device("cpu"), forms=("zip",))

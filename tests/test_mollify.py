@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import softknee as sk
 from helpers import F64, SYMBOL, assert_close_to_reference, at_once, draw
-from softknee.design.smoothing.bump_kernel import error_bounds
-from softknee.design.smoothing.bump_table import MOMENTS, SCALE
+from softknee.design.smoothing.bump_kernel import TABLE, error_bounds
 from softknee.spec import Activation, Between, Param, elementary, positive, real
 from softknee.spec.pieces import split
 from softknee.spec.reference import evaluate
@@ -125,7 +124,7 @@ DENSITIES = {
     "triweight": lambda t: mpmath.mpf(35) / 32 * (1 - t**2) ** 3,
     "gaussian": lambda t: mpmath.npdf(t),
     "logistic": lambda t: 1 / (4 * mpmath.cosh(t / 2) ** 2),
-    "bump": lambda t: mpmath.mpf(SCALE) * mpmath.exp(1 / (t * t - 1)) if abs(t) < 1 else mpmath.mpf(0),
+    "bump": lambda t: mpmath.mpf(TABLE["scale"]) * mpmath.exp(1 / (t * t - 1)) if abs(t) < 1 else mpmath.mpf(0),
 }
 
 
@@ -289,20 +288,18 @@ def test_the_bump_table_is_proved():
 
 
 def test_the_bump_constant_is_the_papers():
-    assert abs(mpmath.mpf(SCALE) - mpmath.mpf("2.2522836210435810105")) < 1e-19
+    assert abs(mpmath.mpf(TABLE["scale"]) - mpmath.mpf("2.2522836210435810105")) < 1e-19
     with mpmath.workdps(30):
         second = 2 * mpmath.quad(lambda t: t**2 * DENSITIES["bump"](t), [0, 0.5, 0.8, 0.95, 1])
-        assert abs(second - mpmath.mpf(MOMENTS[1])) < 1e-25
+        assert abs(second - mpmath.mpf(TABLE["moments"][1])) < 1e-25
 
 
 def test_a_wrong_digit_in_the_bump_table_is_seen(monkeypatch):
-    from softknee.design.smoothing import bump_kernel, bump_table
-
-    words = bump_table.TAILS[0][3].split()
+    pieces = TABLE["tails"][0]
+    words = pieces[3].split()
     wrong = " ".join([repr(float(words[0]) + 1e-13), *words[1:]])
-    pieces = (*bump_table.TAILS[0][:3], wrong, *bump_table.TAILS[0][4:])
-    monkeypatch.setattr(bump_table, "TAILS", (pieces,))
-    assert bump_kernel.error_bounds.__wrapped__()[0] > 5e-14
+    monkeypatch.setitem(TABLE, "tails", [[*pieces[:3], wrong, *pieces[4:]]])
+    assert error_bounds.__wrapped__()[0] > 5e-14
 
 
 def test_the_second_derivative_under_the_bump_is_the_bump():

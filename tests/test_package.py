@@ -125,8 +125,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert "softknee/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {"softknee", "softknee-0.1.0.dist-info"}
-    sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
-    assert sources <= set(names)
+    sources = {path for ending in ("py", "h", "in", "cu", "json") for path in (ROOT / "src").rglob(f"*.{ending}")}
+    assert {str(path.relative_to(ROOT / "src")) for path in sources} <= set(names)
 
 
 def metadata_of(wheel: Path) -> Message:

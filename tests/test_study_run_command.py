@@ -1,6 +1,7 @@
 """`softknee study` and `softknee report`: what they print, what they write, and how they fail."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,7 +129,7 @@ def test_what_cannot_be_done_is_a_sentence_with_a_cure(softknee, arguments: tupl
 def test_a_missing_tool_of_the_report_is_said_before_the_training(
     softknee, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("softknee.lab.studies.reporting.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     code, _, err = softknee("study", "recipes/mine.yaml", "--out", "study")
     assert code == 2
     assert "pip install 'softknee[lab]'; or leave the report out with --no-report" in err

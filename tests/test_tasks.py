@@ -85,11 +85,14 @@ def test_the_rate_is_that_of_the_penalty_and_so_are_its_gradients(weights):
         price.rate()
 
 
-def test_a_price_is_for_one_table_a_layer():
+def test_a_price_is_for_squaf_layers_of_every_granularity():
     with pytest.raises(InputError, match="no SQUAF layer"):
         BitPrice().watch(nn.ReLU())
-    with pytest.raises(InputError, match=r"sk\.nn\.RatePenalty for others"):
-        BitPrice().watch(sk.nn.SQUAF(k=2, per="channel", size=3))
+    price = BitPrice()
+    net = price.watch(sk.nn.SQUAF(k=2, per="channel", size=3))
+    penalty = sk.nn.RatePenalty(net, weight=1.0)
+    net(torch.randn(7, 3))
+    torch.testing.assert_close(price.rate(), penalty())
 
 
 def test_the_compiler_takes_loss_and_price_in_one_graph():

@@ -2,6 +2,8 @@
 
 import copy
 import math
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from softknee.lab.language.preferences import (
     reply_log_probabilities,
     tokenize,
 )
-from softknee.lab.language.tokenizers import _tool
+from softknee.lab.language.tokenizers import trl
 from softknee.lab.language.tuning import Recipe, prefer_, supervise_
 from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.recipe import Preference
@@ -152,6 +154,8 @@ def test_a_trial_with_trl(tmp_path: Path) -> None:
     assert all(math.isfinite(values[0]) for values in outcome.test.values())
 
 
-def test_a_missing_package_is_a_sentence() -> None:
-    with pytest.raises(MissingToolError, match=r"'no_such_package', which is not installed. Install it with: cure"):
-        _tool("no_such_package", "This", "cure")
+def test_a_missing_package_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trl", None)
+    cure = re.escape("Install it with: pip install 'softknee[preference]'; or take the backend 'own'")
+    with pytest.raises(MissingToolError, match=f"This needs the package 'trl', which is not installed. {cure}"):
+        trl("This")

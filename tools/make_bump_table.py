@@ -1,4 +1,4 @@
-"""Makes src/softknee/design/smoothing/bump_table.py: the tail integrals of the bump kernel as Chebyshev pieces.
+"""Makes src/softknee/design/smoothing/bump_table.json: the tail integrals of the bump kernel as Chebyshev pieces.
 
     T_j(a) = A integral_a^1 (t - a)^j e^{1/(t^2 - 1)} dt,   j = 0..3
 
@@ -7,6 +7,7 @@ table is certified by softknee.design.smoothing.bump_kernel, not by this script.
 """
 
 import itertools
+import json
 from pathlib import Path
 
 import mpmath as mp
@@ -14,7 +15,7 @@ import mpmath as mp
 mp.mp.dps = 40
 EDGES = ["0", "0.25", "0.45", "0.6", "0.72", "0.81", "0.88", "0.94", "0.985"]
 POINTS, DROPPED, ORDERS = 40, mp.mpf("2e-17"), 4
-TARGET = Path(__file__).parent.parent / "src" / "softknee" / "design" / "smoothing" / "bump_table.py"
+TARGET = Path(__file__).parent.parent / "src" / "softknee" / "design" / "smoothing" / "bump_table.json"
 
 
 def bump(t):
@@ -67,25 +68,16 @@ def to_powers(series):
 
 
 def main():
-    lines = [
-        '"""Made by tools/make_bump_table.py: the tail integrals of the bump kernel in powers of z on each piece."""',
-        "",
-    ]
-    lines += [f'SCALE = "{mp.nstr(SCALE, 32)}"', '"""1 over the integral of e^{1/(t^2 - 1)}."""', ""]
     moments = [SCALE * 2 * integral(lambda t, m=m: t ** (2 * m) * bump(t), mp.mpf(0)) for m in range(3)]
-    lines += ["MOMENTS = (", *(f'    "{mp.nstr(m, 32)}",' for m in moments), ")", ""]
-    lines += ["EDGES = (", *(f'    "{e}",' for e in EDGES), ")", ""]
-    lines += ["# TAILS[j][piece]: coefficients from the constant up, with spaces between.", "TAILS = ("]
-    for order in range(ORDERS):
-        lines.append("    (")
-        for low, high in itertools.pairwise(EDGES):
-            words = [mp.nstr(c, 24) for c in piece(order, mp.mpf(low), mp.mpf(high))]
-            lines.append("        (")
-            lines += [f'            "{" ".join(words[i : i + 3])} "' for i in range(0, len(words), 3)]
-            lines.append("        ),")
-        lines.append("    ),")
-    lines += [")", ""]
-    TARGET.write_text("\n".join(lines), encoding="utf-8")
+    tails = [
+        [
+            " ".join(mp.nstr(c, 24) for c in piece(order, mp.mpf(low), mp.mpf(high)))
+            for low, high in itertools.pairwise(EDGES)
+        ]
+        for order in range(ORDERS)
+    ]
+    table = {"scale": mp.nstr(SCALE, 32), "moments": [mp.nstr(m, 32) for m in moments], "edges": EDGES, "tails": tails}
+    TARGET.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

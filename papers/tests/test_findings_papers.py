@@ -46,16 +46,14 @@ from papers.statement import (
 )
 from papers.tables import figures_of, file_of, study_tables, write_figures
 
-from softknee.errors import DataError, ParameterError
-from softknee.lab.bench.speed import choose_device
-from softknee.lab.bench.wire import Settings
+from softknee.errors import DataError
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.recipe import Data
 from softknee.lab.studies.runner import recipe_mapping
 from softknee.lab.studies.store import Description
 from softknee.lab.studies.trials import Outcome, train_trials
-from softknee.measure import Quantity, Record, prediction_difference, spearman
+from softknee.measure import Quantity, Record, prediction_difference
 
 
 @pytest.fixture(scope="module")
@@ -467,13 +465,6 @@ def test_what_has_no_records_is_named_in_one_line(tmp_path):
         assert "| statement |" not in text
 
 
-def test_rank_correlation_is_scipys():
-    random = torch.Generator().manual_seed(0)
-    for _ in range(5):
-        a, b = torch.randint(5, (2, 9), generator=random).double().tolist()
-        assert spearman(a, b) == pytest.approx(scipy.stats.spearmanr(a, b).statistic)
-
-
 # -- SmeLU ----------------------------------------------------------------------------------------------------
 
 
@@ -773,13 +764,6 @@ def test_its_figures_are_drawn_and_named(partial):
     assert [item.name for item in written] == drawn
     assert all(value.read_bytes().startswith(b"\x89PNG") for value in written)
     assert sorted(file for _, file, _ in figures_of(partial)) == sorted(entry.name for entry in written)
-
-
-def test_a_form_that_is_none_is_refused():
-    with pytest.raises(
-        ParameterError, match=r"no form called 'zip' to measure\. Known are rans, huffman, packed, bfloat16"
-    ):
-        Settings(device=choose_device("cpu"), forms=("zip",))
 
 
 # -- the order of the layers by hardness, epoch by epoch --------------------------------------------------------

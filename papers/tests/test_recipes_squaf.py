@@ -5,21 +5,16 @@ from dataclasses import replace
 import pytest
 from papers.runs import recipe_named, recipe_names
 
-import softknee as sk
-import trial_models
-from softknee.errors import RecipeError
 from softknee.lab.report import summarise, write_report
 from softknee.lab.report.summary import origin_of
 from softknee.lab.report.tables import markdown
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.examples import recipe_examples
-from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.runner import run_study
-from softknee.lab.studies.running import run_trial
 from softknee.lab.studies.trials import every_chosen
 from softknee.lab.table import escape_markdown
 
-NETWORKS = ("squaf-table-4-", "squaf-table-6-")  # see test_squaf_network_recipes.py
+NETWORKS = ("squaf-table-4-", "squaf-table-6-")  # see test_recipes_squaf_networks.py
 NAMES = [
     name
     for name in recipe_names()
@@ -101,49 +96,3 @@ def test_a_whole_report_of_one(tmp_path):
     page = write_report(small, result, tmp_path / "study" / "report", command="softknee study squaf-table-2-c3")
     assert "Beside the paper" in page.read_text(encoding="utf-8")
     assert (page.parent / "paper.csv").is_file()
-
-
-# -- modules without a definition ---------------------------------------------------------------------------
-
-BASELINES = "[{name: polyrelu, learn: true, order: [2, 3]}, polynorm, {name: kaf, points: 7, learn: a}, ditac]"
-TEXT = f"name: t\ndata: {{set: digits}}\nactivations: {BASELINES}\nbaseline: polyrelu order=2\n"
-
-
-def test_baselines_of_papers_are_taken_by_name():
-    recipe = read_recipe(TEXT)
-    chosen = {choice.label: choice for choice in every_chosen(recipe)}
-    assert list(chosen) == ["polyrelu order=2", "polyrelu order=3", "polynorm", "kaf", "ditac"]
-    assert chosen["polyrelu order=2"].values == {"order": 2}  # an option stays a whole number
-    examples = recipe_examples(recipe)
-    made = {label: model_maker(recipe.model, item, examples)(seed=0)[1] for label, item in chosen.items()}
-    assert isinstance(made["kaf"], sk.nn.KAF)
-    assert (made["kaf"].points, made["kaf"].learned, made["polynorm"].learned) == (7, ("a",), ())
-    assert made["polyrelu order=2"].order == 2
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["init=matched"], "init 'matched' needs functions of single numbers, not activations[0].name 'polyrelu'"),
-        (["activations.0.order=0"], "order must be a whole number of at least 1"),
-        (["activations.1.colour=1"], "activations[1]: "),
-        (["activations.0.name=polyreluu"], "There is no activation named 'polyreluu'"),
-        (["activations.3.harden=true", "hardening={start: 0.5}"], "activations[3].harden"),
-    ],
-)
-def test_what_they_do_not_take_is_refused(settings, message):
-    with pytest.raises(RecipeError) as caught:
-        read_recipe(TEXT, settings=settings)
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["kaf", "polynorm"])
-def test_they_train_in_a_model_of_ones_own(name):
-    data, numbers = trial_models.examples(), {"kaf": 20, "polynorm": 4}[name]
-    results = [
-        run_trial(trial_models.trial(name, learn=True, engine=engine, epochs=1), examples=data).outcome
-        for engine in ("replicas", "loop")
-    ]
-    assert [result.trained for result in results] == [(5 * 8 + 8) + (8 * 8 + 8) + (8 * 3 + 3) + 2 * numbers] * 2
-    assert results[0].test["log_loss"] == pytest.approx(results[1].test["log_loss"], rel=1e-5)
-    assert len(results[0].parameters) == 2 * numbers

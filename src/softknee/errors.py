@@ -6,6 +6,8 @@ that softknee raises on purpose, or the built-in kind (`ValueError`, `KeyError`,
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 
 
 class SoftkneeError(Exception):
@@ -77,3 +79,15 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A half sentence with the nearest known names, or an empty string when none is near."""
     near = get_close_matches(str(name).lower(), list(dict.fromkeys(known)), n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(repr(match) for match in near)}?" if near else ""
+
+
+def need_package(name: str, purpose: str, extra: str, otherwise: str = "") -> Any:
+    """A module of an optional package, or an error that says which extra brings it, or what to do `otherwise`."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or name).partition(".")[0] != name.partition(".")[0]:
+            raise  # the package is there, and something that it imports is not
+        raise MissingToolError(
+            f"{purpose}, which is not installed. Install it with: pip install 'softknee[{extra}]'{otherwise}"
+        ) from error

@@ -28,184 +28,17 @@ TYPES = (torch.float32, torch.bfloat16, torch.float16)
 _NUMBER = re.compile(r"(?<![\w.])(\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+)")
 _PAIR = re.compile(r"(\w+), (\w+) = (\w+_pair)\((.*)\)")
 
-_FRAME = """
-#define BLOCK 1024
-#define CHUNK @CHUNK@
-#define PARAMS @PARAMS@
-
-/* As c_source.TYPES has them. */
-enum { FLOAT32, BFLOAT16, FLOAT16 };
-
-INLINE float from_bfloat16(uint16_t value) { return from_bits((uint32_t)value << 16); }
-
-INLINE uint16_t to_bfloat16(float value) {
-    uint32_t bits = to_bits(value), rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-    return (uint16_t)(value != value ? 0x7FC0u : rounded);
-}
-
-INLINE float from_float16(uint16_t value) {
-    /* The exponent is 112 too small; a product brings it there, subnormal numbers included. */
-    uint32_t size = (uint32_t)(value & 0x7FFF) << 13;
-    float scaled = from_bits(size) * 5.192296858534828e33f;
-    uint32_t bits = size >= 0x0F800000u ? size | 0x7F800000u : to_bits(scaled);
-    return from_bits(bits | (uint32_t)(value & 0x8000) << 16);
-}
-
-INLINE uint16_t to_float16(float value) {
-    uint32_t size = to_bits(value) & 0x7FFFFFFF, sign = (to_bits(value) >> 16) & 0x8000;
-    uint32_t normal = (size - 0x38000000u + 0xFFF + ((size >> 13) & 1)) >> 13;
-    uint32_t subnormal = to_bits(from_bits(size) + 0.5f) - 0x3F000000u; /* the sum rounds at float16's last bit */
-    uint32_t bits = size < 0x38800000u ? subnormal : normal;
-    bits = size >= 0x477FF000u ? 0x7C00u : bits;
-    return (uint16_t)((size > 0x7F800000u ? 0x7E00u : bits) | sign);
-}
-
-typedef struct {
-    const void *g, *x;
-    void *y;
-    double *sums; /* of each parameter, one per chunk */
-    int64_t n, chunks, next;
-    int type;
-    float params[PARAMS + 1];
-    void (*chunk)(void *, int64_t);
-} Work;
-
-/* GOMP_parallel of the OpenMP that torch has loaded, or NULL. */
-void (*parallel)(void (*)(void *), void *, unsigned, unsigned);
-
-static void take_chunks(void *argument) {
-    Work *work = argument;
-    int64_t index;
-    while ((index = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED)) < work->chunks) work->chunk(work, index);
-}
-
-static void run(Work *work, unsigned threads) {
-    work->chunks = (work->n + CHUNK - 1) / CHUNK;
-    if (threads > work->chunks) threads = (unsigned)work->chunks;
-    if (threads > 1 && parallel) parallel(take_chunks, work, threads, 0);
-    else take_chunks(work);
-}
-
-/* A block as floats: in place where it can be, else in the buffer, filled up with zeros. */
-static const float *load(int type, const void *source, int64_t start, float *buffer, int count) {
-    const uint16_t *halves = (const uint16_t *)source + start;
-    const float *floats = (const float *)source + start;
-    if (type == FLOAT32 && count == BLOCK) return floats;
-    if (type == FLOAT32) memcpy(buffer, floats, count * sizeof(float));
-    else if (type == BFLOAT16) for (int i = 0; i < count; ++i) buffer[i] = from_bfloat16(halves[i]);
-    else for (int i = 0; i < count; ++i) buffer[i] = from_float16(halves[i]);
-    for (int i = count; i < BLOCK; ++i) buffer[i] = 0.0f;
-    return buffer;
-}
-
-/* Where the results of a block can be written as floats. */
-static float *place(int type, void *target, int64_t start, float *buffer, int count) {
-    return type == FLOAT32 && count == BLOCK && target ? (float *)target + start : buffer;
-}
-
-static void store(int type, void *target, int64_t start, const float *buffer, int count) {
-    uint16_t *halves = (uint16_t *)target + start;
-    float *floats = (float *)target + start;
-    if (!target || floats == buffer) return;
-    if (type == FLOAT32) memcpy(floats, buffer, count * sizeof(float));
-    else if (type == BFLOAT16) for (int i = 0; i < count; ++i) halves[i] = to_bfloat16(buffer[i]);
-    else for (int i = 0; i < count; ++i) halves[i] = to_float16(buffer[i]);
-}
-
-static double sum_block(float *terms, int count) {
-    double lanes[32];
-    for (int i = count; i < BLOCK; ++i) terms[i] = 0.0f;
-    for (int lane = 0; lane < 32; ++lane) lanes[lane] = terms[lane];
-    for (int i = 32; i < BLOCK; i += 32)
-        for (int lane = 0; lane < 32; ++lane) lanes[lane] += terms[i + lane];
-    for (int half = 16; half; half /= 2)
-        for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-    return lanes[0];
-}
-"""
-
-_FORWARD = """
-static void forward_block(const float *in, float *out, const float *params) {
-@PARAMETERS@
-    #pragma omp simd
-    for (int element = 0; element < BLOCK; ++element) {
-        float x = in[element];
-@LINES@
-        out[element] = @RESULT@;
-    }
-}
-
-static void forward_chunk(void *argument, int64_t index) {
-    Work *work = argument;
-    float in[BLOCK], out[BLOCK];
-    int64_t end = (index + 1) * CHUNK < work->n ? (index + 1) * CHUNK : work->n;
-    for (int64_t start = index * CHUNK; start < end; start += BLOCK) {
-        int count = end - start < BLOCK ? (int)(end - start) : BLOCK;
-        float *target = place(work->type, work->y, start, out, count);
-        forward_block(load(work->type, work->x, start, in, count), target, work->params);
-        store(work->type, work->y, start, target, count);
-    }
-}
-
-void forward(const void *x, void *y, int type, int64_t n, unsigned threads@POINTERS@) {
-    Work work = {.x = x, .y = y, .type = type, .n = n, .chunk = forward_chunk};
-@READ@
-    run(&work, threads);
-}
-"""
-
-_BACKWARD = """
-static void @NAME@_block(const float *grad, const float *in, float *out, float (*terms)[BLOCK], const float *params) {
-@PARAMETERS@
-    #pragma omp simd
-    for (int element = 0; element < BLOCK; ++element) {
-        float x = in[element];
-        float grad_value = grad[element];
-@LINES@
-@STORES@
-    }
-}
-
-static void @NAME@_chunk(void *argument, int64_t index) {
-    Work *work = argument;
-    float grad[BLOCK], in[BLOCK], out[BLOCK], terms[@SUMS@ + 1][BLOCK];
-    double sums[@SUMS@ + 1] = {0};
-    int64_t end = (index + 1) * CHUNK < work->n ? (index + 1) * CHUNK : work->n;
-    for (int64_t start = index * CHUNK; start < end; start += BLOCK) {
-        int count = end - start < BLOCK ? (int)(end - start) : BLOCK;
-        float *target = place(work->type, work->y, start, out, count);
-        const float *from = load(work->type, work->g, start, grad, count);
-        @NAME@_block(from, load(work->type, work->x, start, in, count), target, terms, work->params);
-        store(work->type, work->y, start, target, count);
-        for (int i = 0; i < @SUMS@; ++i) sums[i] += sum_block(terms[i], count);
-    }
-    for (int i = 0; i < @SUMS@; ++i) work->sums[i * work->chunks + index] = sums[i];
-}
-
-/* `sums` has room for one number per parameter and chunk; the totals stand in its first ones at the end. */
-void @NAME@(const void *g, const void *x, void *dx, double *sums, int type, int64_t n, unsigned threads@POINTERS@) {
-    Work work = {.g = g, .x = x, .y = dx, .sums = sums, .type = type, .n = n, .chunk = @NAME@_chunk};
-@READ@
-    run(&work, threads);
-    for (int i = 0; i < @SUMS@; ++i) {
-        double total = 0;
-        for (int64_t index = 0; index < work.chunks; ++index) total += sums[i * work.chunks + index];
-        sums[i] = total;
-    }
-}
-"""
-
 
 @functools.cache
-def _mathematics() -> str:
-    return Path(__file__).with_name("c_math.h").read_text(encoding="utf-8")
+def _file(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def kernels(act: Activation) -> str:
     """The functions `forward`, `backward_x` (the gradient of x alone) and `backward_all` (every parameter's, too)."""
-    text = [_mathematics(), _fill(_FRAME, CHUNK=CHUNK, PARAMS=len(act.params))]
+    text = [_file("c_math.h"), f"#define CHUNK {CHUNK}\n#define PARAMS {len(act.params)}\n", _file("c_frame.h")]
     value = body(act, [()], C)
-    text.append(_kernel(act, _FORWARD, LINES=_statements(value), RESULT=_floats(value.results[0])))
+    text.append(_kernel(act, "c_forward.in", LINES=_statements(value), RESULT=_floats(value.results[0])))
     text.append(_backward(act, "backward_x", []))
     if act.params:
         text.append(_backward(act, "backward_all", [p.name for p in act.params]))
@@ -217,25 +50,18 @@ def _backward(act: Activation, name: str, wanted: Sequence[str]) -> str:
     targets = ["out[element]", *(f"terms[{i}][element]" for i in range(len(wanted)))]
     stores = [f"{t} = grad_value * {_floats(slope)};" for t, slope in zip(targets, slopes.results, strict=True)]
     lines, stored = _statements(slopes), "\n".join(stores)
-    return _kernel(act, _BACKWARD, NAME=name, LINES=lines, STORES=stored, SUMS=len(wanted))
+    return _kernel(act, "c_backward.in", NAME=name, LINES=lines, STORES=stored, SUMS=len(wanted))
 
 
-def _kernel(act: Activation, template: str, **values: object) -> str:
-    """A kernel whose last arguments point to the parameters."""
-    names = [PARAMETER + p.name for p in act.params]
-    return _fill(
-        template,
-        PARAMETERS="\n".join(f"    const float {name} = params[{i}];" for i, name in enumerate(names)),
-        POINTERS="".join(f", const float *{name}" for name in names),
-        READ="\n".join(f"    work.params[{i}] = *{name};" for i, name in enumerate(names)),
-        **values,
-    )
-
-
-def _fill(template: str, **values: object) -> str:
+def _kernel(act: Activation, file: str, **values: object) -> str:
+    """A kernel whose last arguments point to the parameters: the text of a file with what stands for @NAME@."""
+    names, text = [PARAMETER + p.name for p in act.params], _file(file)
+    values["PARAMETERS"] = "\n".join(f"    const float {name} = params[{i}];" for i, name in enumerate(names))
+    values["POINTERS"] = "".join(f", const float *{name}" for name in names)
+    values["READ"] = "\n".join(f"    work.params[{i}] = *{name};" for i, name in enumerate(names))
     for name, value in values.items():
-        template = template.replace(f"@{name}@", str(value))
-    return template
+        text = text.replace(f"@{name}@", str(value))
+    return text
 
 
 def _floats(text: str) -> str:

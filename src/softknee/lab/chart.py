@@ -25,9 +25,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from ..errors import ParameterError
+from ..errors import ParameterError, need_package
 from ..files import write_whole
-from .data.files import need_package
 
 Chart: TypeAlias = dict[str, Any]
 Row: TypeAlias = Mapping[str, Any]

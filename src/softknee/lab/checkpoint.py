@@ -29,11 +29,10 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from ..errors import MissingToolError, SoftkneeError
+from ..errors import MissingToolError, SoftkneeError, need_package
 from ..files import ReadError, left_behind, read_small, write_folder
 from ..surgery import Report, apply_
 from ..version import VERSION
-from .data.files import need_package
 from .networks import build_network
 
 FORMAT, SCHEMA = "softknee checkpoint", 1

@@ -13,13 +13,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from ..errors import DataError, InputError, ParameterError, did_you_mean, first_line
+from ..errors import DataError, InputError, ParameterError, did_you_mean, first_line, need_package
 from ..measure import Quantity, Record
 from ..measure.estimate import check_level, t_quantile
 from ..measure.scores import read
 from ..train.arguments import tensor_of
 from .checkpoint import CheckpointError, load_checkpoint
-from .data.files import need_package
 from .data.images import DATA_SETS
 from .studies.examples import Examples, load_examples, read_arrays
 from .studies.own_functions import find_function, takes

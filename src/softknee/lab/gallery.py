@@ -26,7 +26,7 @@ from ..design.proof.certify import certify
 from ..errors import ParameterError
 from ..files import make_folder, write_whole
 from ..spec import Activation, SoftTable, TableClaims
-from ..spec.algebra import Abs, Expr, Float, Integer, Max, exp, log, sympy
+from ..spec.algebra import Expr, Float, Integer, sympy
 from .chart import INK, svg_of
 from .figures import (
     DISTINCT,
@@ -58,7 +58,7 @@ class Exhibit:
     shared: parameters that all lines have in common.
     figures: the figures of the papers that show the same family, in words.
     formulas: f, f' and f'' in words of mathematics, for a definition that has no closed form to differentiate.
-    distance, place: the largest distance to the hard limit, and the |x| it is at, in the parameters in their order.
+    place: the |x| at which the distance to the hard limit is largest, in the parameters in their order.
     """
 
     settings: tuple[Mapping[str, Any], ...] = ()
@@ -66,7 +66,6 @@ class Exhibit:
     shared: Mapping[str, Any] = field(default_factory=dict)
     figures: str = ""
     formulas: tuple[Formula, ...] = ()
-    distance: Callable[..., Expr] | None = None
     place: Callable[..., Expr] | None = None
 
 
@@ -97,11 +96,8 @@ EXHIBITS: Mapping[str, Exhibit] = {
         _along("beta", *_WIDTHS),
         span=(-5, 2),
         figures=f"SELU with lam = 1; {_SMOOTH} has SELU and CELU in figure 9.",
-        distance=lambda beta: beta,
     ),
-    "celu": Exhibit(
-        _along("beta", *_WIDTHS), span=(-5, 2), figures=_paper("figure 9", _SMOOTH), distance=lambda beta: beta
-    ),
+    "celu": Exhibit(_along("beta", *_WIDTHS), span=(-5, 2), figures=_paper("figure 9", _SMOOTH)),
     "selu": Exhibit(
         _along("beta", 0.5, 1.0, 1.6732632423543772, 2.5), span=(-5, 2), figures=_paper("figure 9", _SMOOTH)
     ),
@@ -109,28 +105,24 @@ EXHIBITS: Mapping[str, Exhibit] = {
         _along("beta", *_GATES),
         span=(-4, 4),
         figures=_paper("figures 1 and 10", _SMOOTH),
-        distance=lambda beta: log(2) / beta,
         place=lambda beta: Integer(0),
     ),
     "swish": Exhibit(
         _along("beta", *_GATES),
         span=(-5, 5),
         figures=_GATED,
-        distance=lambda beta: Float("0.27846454276107380", 17) / beta,
         place=lambda beta: Float("1.27846454276107380", 17) / beta,
     ),
     "gelu": Exhibit(
         _along("beta", *_GATES),
         span=(-4, 4),
         figures=_GATED,
-        distance=lambda beta: Float("0.16997120747990366", 17) / beta,
         place=lambda beta: Float("0.75179152469356445", 17) / beta,
     ),
     "gelu_tanh": Exhibit(_along("beta", *_GATES), span=(-4, 4)),
     "lambda_gelu": Exhibit(
         _along("lam", 1.0, 1.5, 2.5, 5.0),
         span=(-3, 3),
-        distance=lambda lam: Float("0.16997120747990366", 17) / lam,
         place=lambda lam: Float("0.75179152469356445", 17) / lam,
     ),
     "mish": Exhibit(_along("beta", *_GATES), span=(-5, 5), figures=_GATED),
@@ -139,14 +131,12 @@ EXHIBITS: Mapping[str, Exhibit] = {
         _along("delta", *_WIDTHS),
         span=(-3, 3),
         figures=_paper("figure 1", _MOLLIFIED, "δ"),
-        distance=lambda delta: 3 * delta / 16,
         place=lambda delta: Integer(0),
     ),
     "smelu": Exhibit(
         _along("beta", *_WIDTHS),
         span=(-3, 3),
         figures=_JOINED,
-        distance=lambda beta: beta / 4,
         place=lambda beta: Integer(0),
     ),
     "asymmetric_smelu": Exhibit(
@@ -158,7 +148,6 @@ EXHIBITS: Mapping[str, Exhibit] = {
         ),
         span=(-3, 3),
         figures=_FIGURE_12,
-        distance=lambda alpha, beta: Max(alpha**2 / (2 * (alpha + beta)), (beta - alpha) / 2),
     ),
     "leaky_smelu": Exhibit(_along("beta", *_WIDTHS), shared={"g_minus": 0.1}, span=(-3, 3), figures=_FIGURE_12),
     "shifted_smelu": Exhibit(_along("shift", -1.0, 0.0, 1.0), shared={"beta": 0.5}, span=(-3, 3), figures=_FIGURE_12),
@@ -176,7 +165,6 @@ EXHIBITS: Mapping[str, Exhibit] = {
         _along("beta", *_WIDTHS),
         span=(-4, 3),
         figures=_paper("figure 12", _SMOOTH),
-        distance=lambda beta: 2 * beta / (1 + exp(2)),
         place=lambda beta: Integer(0),
     ),
     "smooth_relu": Exhibit(_along("beta", 0.5, 1.0, 2.0, 5.0), span=(-2, 6), figures=_paper("figure 12", _SMOOTH)),
@@ -184,14 +172,9 @@ EXHIBITS: Mapping[str, Exhibit] = {
         _along("eps", -0.5, 0.01, 0.3, 0.6, 1.0),
         span=(-5, 5),
         figures=_paper("figure 3", _EAFO, "ε"),
-        distance=lambda eps: Abs(eps) * exp(-Integer(1) / 2),
         place=lambda eps: Integer(1),
     ),
-    "crrelu_exact": Exhibit(
-        _along("eps", -0.5, 0.01, 0.3, 0.6),
-        span=(-5, 5),
-        distance=lambda eps: Abs(eps) * exp(-Integer(1) / 2),
-    ),
+    "crrelu_exact": Exhibit(_along("eps", -0.5, 0.01, 0.3, 0.6), span=(-5, 5)),
     "tanh": Exhibit(span=(-5, 5)),
     "sigmoid": Exhibit(span=(-8, 8)),
     "softsign": Exhibit(span=(-6, 6)),
@@ -201,7 +184,6 @@ EXHIBITS: Mapping[str, Exhibit] = {
     "gelu_10": Exhibit(span=(-4, 14)),
     "quick_gelu": Exhibit(
         span=(-4, 4),
-        distance=lambda beta: Float("0.27846454276107380", 17) / beta,
         place=lambda beta: Float("1.27846454276107380", 17) / beta,
     ),
     "hard_mish": Exhibit(span=(-4, 4)),
@@ -209,7 +191,6 @@ EXHIBITS: Mapping[str, Exhibit] = {
     "squareplus": Exhibit(
         _along("delta", 0.5, 1.0, 2.0, 4.0),
         span=(-4, 4),
-        distance=lambda delta: delta / 2,
         place=lambda delta: Integer(0),
     ),
     "softshrink": Exhibit(_along("lam", 0.25, 0.5, 1.0), span=(-3, 3)),
@@ -517,10 +498,10 @@ def _limit(act: Definition, shown: Exhibit) -> str:
         return f"## Hard limit\n\nAs {knob} it goes to the dotted line at every x."
     sharing = "".join(f" with `{theirs}` = `{ours}`" for theirs, ours in act.limit_params.items())
     text = f"As {knob} it becomes [{act.limit}]({act.limit}.md){sharing}."
-    if shown.distance is not None:
-        symbols = [p.symbol for p in act.params]
-        text += f" The largest distance between the two is {inline(expression(shown.distance(*symbols), act))}"
-        place = expression(shown.place(*symbols), act) if shown.place else ""
+    distance = act.claims.distance if act.claims is not None else None
+    if distance is not None and not distance.has(sympy.oo):
+        text += f" The largest distance between the two is {inline(expression(distance, act))}"
+        place = expression(shown.place(*(p.symbol for p in act.params)), act) if shown.place else ""
         text += f", at {inline(f'x = {place}' if place == '0' else f'|x| = {place}')}." if place else "."
     return f"## Hard limit\n\n{text}"
 

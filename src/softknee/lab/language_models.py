@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import MissingToolError
+from ..errors import need_package
 from ..surgery import Hardener, param_groups, relu_ize_, swap_
 from ..train import fit
 from .data.text import Characters
@@ -51,13 +51,9 @@ class Recipe:
 
 def build(recipe: Recipe, *, vocabulary: int, seed: int, activation: str, knobs: dict[str, Any] | None = None) -> Any:
     """A GPT-2 with weights from the seed alone; `activation` takes the place of its GELU, "gelu" leaves it."""
-    try:
-        from transformers import AttentionInterface, GPT2Config, GPT2LMHeadModel
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "The language study needs the package 'transformers', which is not installed. Install it with: "
-            "pip install 'softknee[text]'"
-        ) from error
+    need_package("transformers", "The language study needs the package 'transformers'", "text")
+    from transformers import AttentionInterface, GPT2Config, GPT2LMHeadModel
+
     AttentionInterface.register(_ATTENTION, _causal_attention)
     config = GPT2Config(
         vocab_size=vocabulary,

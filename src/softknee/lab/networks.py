@@ -27,8 +27,7 @@ from torch import nn
 
 import softknee as sk
 
-from ..errors import ParameterError, did_you_mean
-from .data.files import need_package
+from ..errors import ParameterError, did_you_mean, need_package
 
 # What "torch:NAME" may ask for. A plain module is what a stock network has, with nothing of softknee in it.
 PLAIN: dict[str, Callable[..., nn.Module]] = {

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import softknee as sk
 
 from ..errors import InputError
-from ..kernels.squaf.layout import BY_ALPHA, BY_Q, BY_X, BY_Z
 from ..kernels.squaf.marginal import entropy_in_bits
+from ..nn.rate import marginal_of
 from ..nn.squaf import SQUAF, Chosen
 from ..wire import sizes
 
@@ -31,8 +31,7 @@ class BitPrice:
     >>> loss = net(torch.randn(16, 2)).square().mean() + 0.002 * bits.rate()
     >>> loss.backward()
 
-    A copy of a watched model is watched, too. Layers with one table on a uniform grid take one kernel each way; for
-    others there is `sk.nn.RatePenalty`.
+    A copy of a watched model is watched, too; `sk.nn.RatePenalty` watches one model alone.
 
     Reference: equation 12 of the SQUAF paper.
     """
@@ -45,18 +44,12 @@ class BitPrice:
         layers = [module for module in model.modules() if isinstance(module, SQUAF)]
         if not layers:
             raise InputError(f"{type(model).__name__} has no SQUAF layer, and only these have a rate.")
-        for layer in layers:
-            if layer.k is None or layer.granularity.per != "layer":
-                raise InputError(
-                    f"{layer.title}: a price on bits is for layers with one table on a uniform grid; take "
-                    "sk.nn.RatePenalty for others."
-                )
         seen = self._seen
 
         # A function, which a copy of the model shares: a bound method would take this object along.
         def note(module: Any, inputs: tuple[Tensor, ...]) -> None:
             if module.training and torch.is_grad_enabled():
-                seen.append((marginal(module, inputs[0]), inputs[0].numel()))
+                seen.append((marginal_of(module, inputs[0]), inputs[0].numel()))
 
         for layer in layers:
             layer.register_forward_pre_hook(note)
@@ -70,35 +63,6 @@ class BitPrice:
         rate = torch.stack([entropy_in_bits(p) * (count / total) for p, count in self._seen]).sum()
         self._seen.clear()
         return rate
-
-
-def marginal(module: SQUAF, x: Tensor) -> Tensor:
-    """How often the layer takes each point of its grid on x, differentiable by x, q and alpha."""
-    q, alpha = (module.effective(p).reshape(1) for p in module.params if p.name in ("q", "alpha"))
-    shares: Any = _Marginal.apply(x, q, alpha, module.points, module.window or 0, module.weights == "laplacian")
-    return shares
-
-
-class _Marginal(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, q: Tensor, alpha: Tensor, points: int, window: int, laplacian: bool) -> Tensor:
-        ctx.save_for_backward(x, q, alpha)
-        ctx.how = window, laplacian
-        nothing = torch.zeros(1, points, dtype=q.dtype, device=x.device)
-        return _gradients(torch.ones_like(x), x, q, alpha, nothing, *ctx.how, BY_Z)[3].reshape(-1) / x.numel()
-
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        x, q, alpha = ctx.saved_tensors
-        by_x, by_q, by_alpha = ctx.needs_input_grad[:3]
-        wanted = BY_X * by_x | BY_Q * by_q | BY_ALPHA * by_alpha
-        slopes = (outer[0] / x.numel()).reshape(1, -1)
-        gradients = _gradients(torch.ones_like(x), x, q, alpha, slopes, *ctx.how, wanted)
-        each = zip(gradients[:3], (by_x, by_q, by_alpha), strict=True)
-        return *(gradient if needed else None for gradient, needed in each), None, None, None
-
-
-_gradients: Any = torch.ops.softknee.squaf_backward
 
 
 def measure_coding(model: nn.Module, x: Tensor, y: Tensor, *, coded: int, draws: int, seed: int) -> dict[str, float]:

@@ -37,8 +37,7 @@ from torch import Tensor, nn
 
 import softknee as sk
 
-from ..errors import ParameterError
-from .data.files import need_package
+from ..errors import ParameterError, need_package
 from .networks import new_activation
 
 

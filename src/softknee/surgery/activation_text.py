@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .. import zoo  # noqa: F401 - importing it announces the names of the zoo
-from ..errors import MissingToolError, ParameterError
+from ..errors import ParameterError, need_package
 from ..kernels.squaf.arguments import sample, uniform_points
 from ..nn import Squaf, make
 from ..nn.baselines import OneVector, baseline_named
@@ -184,13 +183,4 @@ def register_transformers() -> None:
         config = transformers.BertConfig(hidden_act="srelu(delta=0.05, learn=delta)")
         model = transformers.GPT2LMHeadModel.from_pretrained(folder, activation_function="softknee:lambda_gelu")
     """
-    try:
-        activations = import_module(TABLES)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "transformers":
-            raise
-        raise MissingToolError(
-            "register_transformers() needs the package 'transformers', which is not installed. Install it with: "
-            "pip install 'softknee[text]'"
-        ) from error
-    teach(activations)
+    teach(need_package(TABLES, "register_transformers() needs the package 'transformers'", "text"))

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from ...design.proof.certificate import SECONDS, Certificate, Enclosure, Extremum, Region
 from ...design.proof.certify import certify
-from ...errors import MissingToolError, ParameterError, SoftkneeError
-from ...lab.data.files import need_package
+from ...errors import MissingToolError, ParameterError, SoftkneeError, need_package
 from ...lab.figures import Curve, Function, Line, bounds, limit_of, orders_of, sample, seams_of
 from ...lab.gallery import exhibit, formula_of
 from ...lab.typeset import Formula, closed_form

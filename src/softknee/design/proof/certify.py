@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ...errors import DefinitionError, MissingToolError, ParameterError
+from ...errors import DefinitionError, ParameterError, need_package
 from ...registry import resolve
 from ...spec import Activation, SoftTable
 from ...spec.algebra import sympy
@@ -136,11 +135,7 @@ _NEGLIGIBLE = Fraction(1, 10**20)  # of a slope that tends to 0 from one side
 
 
 def _need_flint() -> None:
-    if find_spec("flint") is None:
-        raise MissingToolError(
-            "Certificates need the package 'python-flint', which is not installed. "
-            "Install it with: pip install 'softknee[design]'"
-        )
+    need_package("flint", "Certificates need the package 'python-flint'", "design")
 
 
 def exact_params(act: Activation, params: dict[str, Any]) -> dict[str, Fraction]:

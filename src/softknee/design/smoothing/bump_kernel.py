@@ -1,24 +1,28 @@
 """The C-infinity kernel of the mollification paper, A e^{1/(t^2 - 1)} on (-1, 1).
 
 Its integrals have no closed form. The tail integrals T_j(a), j = 0..3, are polynomials on eight pieces of [0, 0.985]
-and 0 beyond (`bump_table`), within 1e-14 of the truth (`bump_proof` proves it). The density itself, and so the second
-derivative of a mollified piecewise linear function, is exact.
+and 0 beyond (`bump_table.json`), within 1e-14 of the truth (`error_bounds` proves it). The density itself, and so the
+second derivative of a mollified piecewise linear function, is exact.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ...spec.algebra import Expr, Float, Piecewise, Rational, exp, sympy
 from ...spec.precision import context_of
 from ...spec.primitives import Primitive
-from . import bump_table
 from .convolution import t
 from .decaying_kernels import DecayingKernel
 
+# Written by tools/make_bump_table.py. scale: 1 over the integral of e^{1/(t^2 - 1)}. tails[j][piece]: the coefficients
+# of T_j in powers of z on a piece, from the constant up, with spaces between.
+TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("bump_table.json").read_text(encoding="utf-8"))
 CELLS, TERMS = 12, 12
 BITS = 160
 # The integrals end here; what is left out is below e^{-1/(1 - END^2)} < 1e-200.
@@ -35,7 +39,7 @@ def error_bounds() -> tuple[float, ...]:
     flint.ctx.prec = BITS
     try:
         bounds: list[Any] = []
-        for order in range(len(bump_table.TAILS)):
+        for order in range(len(TABLE["tails"])):
             bounds.append(_bound(order, bounds))
         return tuple(float(bound.upper()) + 1e-30 for bound in bounds)
     finally:
@@ -46,8 +50,8 @@ def _bound(order: int, lower: list[Any]) -> Any:
     import flint
 
     arb = flint.arb
-    worst = _tail_ball(order, arb(bump_table.EDGES[-1]))  # beyond the last edge the table says 0
-    for place, (low, high) in enumerate(itertools.pairwise(bump_table.EDGES)):
+    worst = _tail_ball(order, arb(TABLE["edges"][-1]))  # beyond the last edge the table says 0
+    for place, (low, high) in enumerate(itertools.pairwise(TABLE["edges"])):
         start, half = arb(low), (arb(high) - arb(low)) / (2 * CELLS)
         for cell in range(CELLS):
             middle = start + half * (2 * cell + 1)
@@ -75,11 +79,11 @@ def _value(order: int, place: int, a: Any) -> Any:
     """The table's polynomial at a point or at a series; a series always comes back."""
     import flint
 
-    low, high = (flint.arb(e) for e in bump_table.EDGES[place : place + 2])
+    low, high = (flint.arb(e) for e in TABLE["edges"][place : place + 2])
     z = (flint.arb_series([a], prec=1) if isinstance(a, flint.arb) else a) - (low + high) / 2
     z = z * (2 / (high - low))
     total = z * 0
-    for word in reversed(bump_table.TAILS[order][place].split()):
+    for word in reversed(TABLE["tails"][order][place].split()):
         total = total * z + flint.arb(word)
     return total
 
@@ -114,7 +118,7 @@ def _integral(factor: Any, low: Any) -> Any:
     return body + flint.arb(0, rest.upper())
 
 
-SCALE = Float(bump_table.SCALE, 30)
+SCALE = Float(TABLE["scale"], 30)
 # From here on the kernel is below 1e-300: a clipped argument makes its slopes end at 0 and not at 0 times infinity.
 _END = Rational(4093, 4096)
 
@@ -124,7 +128,7 @@ def bump() -> DecayingKernel:
         density=SCALE * exp(1 / (t**2 - 1)),
         tails=tuple(_pieces(order, t) for order in range(4)),
         below=tuple(BumpIntegral(sympy.Integer(order), t) for order in range(4)),
-        moments=tuple(Float(m, 30) for m in bump_table.MOMENTS),
+        moments=tuple(Float(m, 30) for m in TABLE["moments"]),
         reach=_END,
         support=1,
     )
@@ -137,7 +141,7 @@ def _pieces(order: int, a: Expr) -> Expr:
 
 
 def _highs() -> Sequence[tuple[int, str]]:
-    return list(enumerate(bump_table.EDGES[1:]))
+    return list(enumerate(TABLE["edges"][1:]))
 
 
 _z = sympy.Symbol("z", real=True)
@@ -147,13 +151,13 @@ _z = sympy.Symbol("z", real=True)
 def polynomial(order: int, place: int) -> Expr:
     """T_j on one piece in the variable z of [-1, 1], nested for evaluation."""
     value: Expr = sympy.Integer(0)
-    for word in reversed(bump_table.TAILS[order][place].split()):
+    for word in reversed(TABLE["tails"][order][place].split()):
         value = value * _z + Float(word, 25)
     return value
 
 
 def scaled(place: int, a: Expr) -> Expr:
-    low, high = (Rational(e) for e in bump_table.EDGES[place : place + 2])
+    low, high = (Rational(e) for e in TABLE["edges"][place : place + 2])
     return (a - (low + high) / 2) * (2 / (high - low))
 
 
@@ -195,14 +199,14 @@ class BumpIntegral(Primitive):
 def _tail(order: int, a: Any, mp: Any) -> Any:
     for place, high in _highs():
         if a < mp.mpf(high):
-            low, top = (mp.mpf(e) for e in bump_table.EDGES[place : place + 2])
+            low, top = (mp.mpf(e) for e in TABLE["edges"][place : place + 2])
             z = (a - (low + top) / 2) * 2 / (top - low)
-            words = bump_table.TAILS[order][place].split()
+            words = TABLE["tails"][order][place].split()
             return mp.polyval([mp.mpf(word) for word in reversed(words)], z)
     return mp.mpf(0)
 
 
 def _whole(order: int, s: Any, mp: Any) -> Any:
     """integral (s - t)^j phi(t) dt over the whole support."""
-    moments = [mp.mpf(m) for m in bump_table.MOMENTS]
+    moments = [mp.mpf(m) for m in TABLE["moments"]]
     return sum(mp.binomial(order, 2 * i) * s ** (order - 2 * i) * moments[i] for i in range(order // 2 + 1))

@@ -22,11 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import InputError, ParameterError, did_you_mean
+from ...errors import InputError, ParameterError, did_you_mean, need_package
 from ...measure.record import Quantity, Record, without_paths
 from ...registry import resolve
 from ...surgery import param_groups, swap_
-from ..data.files import need_package
 from ..table import Table
 from .clock import (
     Clock,

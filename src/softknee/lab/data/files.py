@@ -20,12 +20,11 @@ import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from io import BufferedIOBase, BufferedReader
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError, MissingToolError, SoftkneeError
+from ...errors import DataError, SoftkneeError, need_package
 
 VARIABLE = "SOFTKNEE_DATA"
 _SHOWN = 6  # places named in an error; the rest are counted
@@ -170,15 +169,3 @@ def pandas() -> Any:
 def pillow() -> Any:
     """The module PIL.Image, or an error that says how to install Pillow."""
     return need_package("PIL.Image", "Pictures in files are read with Pillow", "vision")
-
-
-def need_package(name: str, purpose: str, extra: str) -> Any:
-    """A module of an optional package, or an error that says which extra brings it."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if (error.name or name).partition(".")[0] != name.partition(".")[0]:
-            raise  # the package is there, and something that it imports is not
-        raise MissingToolError(
-            f"{purpose}, which is not installed. Install it with: pip install 'softknee[{extra}]'"
-        ) from error

@@ -22,8 +22,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...errors import DataError, ParameterError, did_you_mean
-from .files import data_folder, find_file, need_package, read_bytes
+from ...errors import DataError, ParameterError, did_you_mean, need_package
+from .files import data_folder, find_file, read_bytes
 from .synthetic import PICTURES, SYNTHETIC
 
 _UNSIGNED_BYTE = 0x08

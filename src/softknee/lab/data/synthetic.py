@@ -28,8 +28,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...errors import ParameterError, did_you_mean
-from .files import need_package
+from ...errors import ParameterError, did_you_mean, need_package
 
 # Height and frequencies of each sine.
 FUNCTIONS: dict[str, tuple[tuple[float, tuple[int, ...]], ...]] = {

@@ -15,10 +15,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ...errors import MissingToolError, first_line
+from ...errors import MissingToolError, first_line, need_package
 from ...measure import without_paths
 from ...surgery import sites
-from ..data.files import need_package
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -7,31 +7,22 @@ import json
 import os
 import struct
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataError, InputError, MissingToolError
+from ...errors import DataError, InputError, need_package
 from ..data.files import data_folder, find_file, read_bytes, read_text
 
 
 def transformers(what: str) -> Any:
     """The package transformers, or the sentence that says how to get it."""
-    return _tool("transformers", what, "pip install 'softknee[text]'")
+    return need_package("transformers", f"{what} needs the package 'transformers'", "text")
 
 
 def trl(what: str) -> Any:
     """The package trl, or the sentence that says how to get it, or how to do without."""
-    return _tool("trl", what, "pip install 'softknee[preference]'; or take the backend 'own', which needs nothing more")
-
-
-def _tool(name: str, what: str, cure: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            f"{what} needs the package {error.name or name!r}, which is not installed. Install it with: {cure}."
-        ) from error
+    otherwise = "; or take the backend 'own', which needs nothing more."
+    return need_package("trl", f"{what} needs the package 'trl'", "preference", otherwise)
 
 
 END = "<|endoftext|>"

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TextIO
 import torch
 from torch import Tensor
 
-from ...errors import InputError, MissingToolError, SoftkneeError
+from ...errors import InputError, SoftkneeError, need_package
 from ...measure.record import Record
 from .examples import Examples
 from .fitting import fit, to_plain
@@ -530,14 +530,8 @@ def unpack_examples(packed: Mapping[str, bytes]) -> Examples | Texts:
 def _ray() -> Any:
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
-    try:
-        import ray
-        import ray.exceptions
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "--engine ray needs the package 'ray', which is not installed. Install it with: "
-            "pip install 'softknee[cluster]'"
-        ) from error
+    ray = need_package("ray", "--engine ray needs the package 'ray'", "cluster")
+    importlib.import_module("ray.exceptions")
     return ray
 
 

@@ -28,7 +28,7 @@ from typing import Any
 
 import softknee as sk
 
-from ...errors import MissingToolError, ParameterError, RecipeError, SoftkneeError, did_you_mean
+from ...errors import ParameterError, RecipeError, SoftkneeError, did_you_mean, need_package
 from ...files import read_small
 from ...kernels import find
 from ...measure.record import without_paths
@@ -103,12 +103,7 @@ def dump(value: Any) -> str:
 @functools.cache
 def _tools() -> tuple[Any, Any, Any]:
     """PyYAML with a loader and a dumper of ours."""
-    try:
-        import yaml
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "Recipes are read with PyYAML, which is not installed. Install it with: pip install 'softknee[lab]'"
-        ) from error
+    yaml = need_package("yaml", "Recipes are read with PyYAML", "lab")
 
     class Loader(yaml.SafeLoader):
         yaml_implicit_resolvers: Any = {}  # noqa: RUF012 - PyYAML keeps its table as an attribute of the class

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...errors import MissingToolError, RecipeError
+from ...errors import RecipeError, need_package
 from ...measure.record import Quantity
 from ...surgery import param_groups
 from ...train.optimizers import Own, make_optimizer, read_options
@@ -152,11 +151,8 @@ PAGE = "index.html"
 
 def check_tools() -> None:
     """Raise where a report could not be drawn: to be asked before the training, and not after it."""
-    if find_spec("vl_convert") is None:
-        raise MissingToolError(
-            "The report needs the package 'vl-convert-python', which is not installed. Install it with: pip install "
-            "'softknee[lab]'; or leave the report out with --no-report."
-        )
+    otherwise = "; or leave the report out with --no-report."
+    need_package("vl_convert", "The report needs the package 'vl-convert-python'", "lab", otherwise)
 
 
 def recipe_of(store: RunStore) -> Recipe:

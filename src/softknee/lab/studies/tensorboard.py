@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...errors import MissingToolError
+from ...errors import need_package
 from ...files import WriteError
 from .trials import Outcome
 
@@ -37,13 +37,9 @@ class TensorBoardLog:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        try:
-            from torch.utils.tensorboard.writer import SummaryWriter
-        except ModuleNotFoundError as error:
-            raise MissingToolError(
-                "--tensorboard needs the package 'tensorboard', which is not installed. Install it with: "
-                "pip install 'softknee[tensorboard]'"
-            ) from error
+        need_package("tensorboard", "--tensorboard needs the package 'tensorboard'", "tensorboard")
+        from torch.utils.tensorboard.writer import SummaryWriter
+
         self._writer: Any = SummaryWriter
         self.folder = Path(folder)
 

@@ -1,4 +1,4 @@
 """SQUAF's kernels in CUDA C++: `soft` for the usual case, `modes` for SQUAF-S and SQUAF-P, `any_window` for the rest.
 
-Each holds its own text; what they share is in `source`.
+The text of each is a file beside it (`*.cu`); what they share is in `common.cu`.
 """

@@ -17,6 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -150,10 +151,15 @@ def compile_kernel(source: str, name: str, constants: dict[str, int]) -> Kernel:
     return Kernel(torch.cuda._compile_kernel(header + source, name))  # pyright: ignore
 
 
+@cache
+def source_of(*files: str) -> str:
+    """The CUDA C++ that all kernels share, and that of these files after it."""
+    return "\n".join(Path(__file__).with_name(file).read_text(encoding="utf-8") for file in ("common.cu", *files))
+
+
 def compiled(
-    source: str,
     name: str,
-    *,
+    *files: str,
     device: int,
     kind: int,
     points: int,
@@ -162,7 +168,7 @@ def compiled(
     parameters: int = 0,
     **flags: int,
 ) -> Kernel | None:
-    """A kernel of the source with its constants; None, with a warning, where it cannot be had."""
+    """A kernel of these files with its constants; None, with a warning, where it cannot be had."""
     if os.environ.get("SOFTKNEE_SQUAF_CUDA") == "0" or torch.version.hip is not None:
         return None
     if torch.cuda.get_device_capability(device) < (8, 0):
@@ -170,7 +176,7 @@ def compiled(
     constants: dict[str, Any] = {"KIND": kind, "PARAMETERS": parameters, "POINTS": points, "SHARED": one_group}
     try:
         with torch.cuda.device(device):
-            return compile_kernel(source, name, {**constants, "THREADS": threads, **flags})
+            return compile_kernel(source_of(*files), name, {**constants, "THREADS": threads, **flags})
     except Exception as problem:
         # Whatever the run-time compiler or the driver has to say, the Triton kernels still work.
         warnings.warn(

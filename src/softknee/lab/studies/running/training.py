@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from ....errors import InputError, MissingToolError, ParameterError, SoftkneeError
+from ....errors import InputError, ParameterError, SoftkneeError, need_package
 from ....measure import (
     HardnessProfile,
     SiteActivity,
@@ -424,14 +424,7 @@ def read_tensors(content: bytes) -> dict[str, Tensor]:
 
 
 def _safetensors() -> Any:
-    try:
-        import safetensors.torch
-    except ModuleNotFoundError as error:
-        raise MissingToolError(
-            "What a trial keeps is written with the package 'safetensors', which is not installed. Install it with: "
-            "pip install safetensors"
-        ) from error
-    return safetensors.torch
+    return need_package("safetensors.torch", "What a trial keeps is written with the package 'safetensors'", "lab")
 
 
 Rows = list[list[float | None]]  # [epoch][seed]

@@ -1,11 +1,47 @@
-"""The CUDA C++ of the five-point kernels, as text; `soft.py` compiles and launches it."""
+// Five-point Gaussian SQUAF, forward and backward. Compiled at run time, with these defined before it:
+//   KIND     storage type: 0 float, 1 bfloat16, 2 half
+//   POINTS   grid points, 2k+1
+//   THREADS  threads of a block
+//   PARAMETERS  storage type of q, alpha and z, numbered like KIND
+//   SHARED   1 where all of x shares one row of parameters, else 0
+//
+// Inside the grid one exponential does: with E = 2^(2 alpha q log2(e) d), d the distance from the nearest
+// grid point, and g_j = e^(-h j^2), the weights are g_j E^j. Times E^2 they are a polynomial with the
+// coefficients of one row of a table in shared memory, z[c+j] g_j. Each row is kept once per lane that can
+// ask for it in the same cycle, so no two lanes meet in a bank. An element near an end of the grid, NaN, or h
+// above FAST_H takes the careful way, with two exponentials. On a SMALL grid most elements are near an end: there
+// all go that way, and none is set aside.
+//
+// The gradient of z: every thread owns one private bin per grid point, laid out [bin][thread], so that
+// neither an atomic nor a bank conflict can occur; a block adds its threads' bins up in a fixed order at the
+// end.
 
-from __future__ import annotations
+typedef unsigned int u32;
+typedef unsigned long long u64;
 
-# -- the CUDA C++ by which the kernels read and write their elements, as text; a part of source.py --------
+#define K ((POINTS - 1) / 2)
+#define VECTOR 8
+#define ROW_BYTES 256         // of the table of values (forward)
+#define DIFFERENCE_BYTES 128  // of the table of differences (backward)
+#define ROUNDER 12582912.0f  // 1.5 * 2^23: adding it rounds to the nearest integer, found in the low bits
+#define ROUNDER_BITS 0x4B400000
+#define LOG2_E 1.4426950408889634f
+#define LIMIT 1.8446742974197924e19f
+#define FAST_H 16.0f  // E^4 = e^(4h) must stay a float32
+#define SMALL (POINTS <= 9)
 
+__device__ __forceinline__ float power_of_two(float a) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+    return r;
+}
 
-MEMORY = r"""
+__device__ __forceinline__ float reciprocal(float a) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+    return r;
+}
+
 // ---- eight elements at a time ----
 
 __device__ __forceinline__ void unpack(u32 word, float* pair) {
@@ -159,59 +195,7 @@ __device__ __forceinline__ void store_vector(void* base, const Place& place, con
     store_vector(base, place.piece, y);
 #endif
 }
-"""
 
-
-# -- the CUDA C++ of the five-point kernels, as text; soft.py compiles and launches it --------------------
-
-
-_CONSTANTS = r"""
-// Five-point Gaussian SQUAF, forward and backward. Compiled at run time, with these defined before it:
-//   KIND     storage type: 0 float, 1 bfloat16, 2 half
-//   POINTS   grid points, 2k+1
-//   THREADS  threads of a block
-//   PARAMETERS  storage type of q, alpha and z, numbered like KIND
-//   SHARED   1 where all of x shares one row of parameters, else 0
-//
-// Inside the grid one exponential does: with E = 2^(2 alpha q log2(e) d), d the distance from the nearest
-// grid point, and g_j = e^(-h j^2), the weights are g_j E^j. Times E^2 they are a polynomial with the
-// coefficients of one row of a table in shared memory, z[c+j] g_j. Each row is kept once per lane that can
-// ask for it in the same cycle, so no two lanes meet in a bank. An element near an end of the grid, NaN, or h
-// above FAST_H takes the careful way, with two exponentials. On a SMALL grid most elements are near an end: there
-// all go that way, and none is set aside.
-//
-// The gradient of z: every thread owns one private bin per grid point, laid out [bin][thread], so that
-// neither an atomic nor a bank conflict can occur; a block adds its threads' bins up in a fixed order at the
-// end.
-
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-#define K ((POINTS - 1) / 2)
-#define VECTOR 8
-#define ROW_BYTES 256         // of the table of values (forward)
-#define DIFFERENCE_BYTES 128  // of the table of differences (backward)
-#define ROUNDER 12582912.0f  // 1.5 * 2^23: adding it rounds to the nearest integer, found in the low bits
-#define ROUNDER_BITS 0x4B400000
-#define LOG2_E 1.4426950408889634f
-#define LIMIT 1.8446742974197924e19f
-#define FAST_H 16.0f  // E^4 = e^(4h) must stay a float32
-#define SMALL (POINTS <= 9)
-
-__device__ __forceinline__ float power_of_two(float a) {
-    float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
-    return r;
-}
-
-__device__ __forceinline__ float reciprocal(float a) {
-    float r;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
-    return r;
-}
-"""
-
-_KERNELS = r"""
 // ---- one group's constants, and its table ----
 
 __device__ __forceinline__ float parameter(const void* base, u64 at) {
@@ -442,6 +426,3 @@ squaf_forward(const void* x_in, void* out, const void* q, const void* q_anchor, 
         store_one(out, at, careful_value(load_one(x_in, at), s));
     }
 }
-"""
-
-SOURCE = _CONSTANTS + MEMORY + _KERNELS
