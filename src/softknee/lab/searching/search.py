@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...devices import need_device
-from ...errors import MissingToolError, ParameterError, RecipeError
+from ...errors import MissingToolError, ParameterError, RecipeError, did_you_mean
 from ...files import write_whole
 from ...measure.record import Record
 from ..studies.engine import Stopping, StudyStopped, plain_path
 from ..studies.examples import recipe_examples
 from ..studies.reading import check, dump, find_file, find_recipe, read_recipe
 from ..studies.recipe import FIRST_SEARCH_SEED, Recipe, Search
-from ..studies.runner import recipe_mapping, run_study
+from ..studies.runner import ENGINES, recipe_mapping, run_study
 from ..studies.store import Description, Folder, RunStore, StoreError, StudyLock
 from ..studies.trials import Outcome, every_chosen
 from .grammar import Candidate, draw
@@ -90,6 +90,7 @@ class Found:
     finalists: the best of each formula by validation loss, the best first, by the label that the judgement has.
     outcomes:  of the judgement, with the study's seeds on the test data.
     seconds:   of all generations together.
+    folder:    where it is kept.
     """
 
     recipe: Recipe
@@ -97,6 +98,7 @@ class Found:
     finalists: Mapping[str, Tried]
     outcomes: tuple[Outcome, ...]
     seconds: float
+    folder: str
 
 
 def search(
@@ -135,6 +137,7 @@ def search(
         recipe = find_recipe(recipe, settings=settings)
     elif settings:
         raise ParameterError("settings change a recipe that is read from a file; replace the fields of this one.")
+    read_engine(engine)
     _refuse(recipe)
     _optuna()  # what is missing is said now
     need_device(recipe.device)
@@ -162,7 +165,14 @@ def search(
         base=base,
         command=command,
     )
-    return Found(recipe, tuple(tried), finalists, tuple(outcomes), seconds)
+    return Found(recipe, tuple(tried), finalists, tuple(outcomes), seconds, folder.url)
+
+
+def read_engine(name: str) -> Literal["local", "ray"]:
+    """The engine of that name."""
+    if name == "local" or name == "ray":
+        return name
+    raise ParameterError(f"There is no engine {name!r}, only 'local' and 'ray'.{did_you_mean(name, ENGINES)}")
 
 
 def read_search(place: str | os.PathLike[str]) -> Found:
@@ -176,7 +186,8 @@ def read_search(place: str | os.PathLike[str]) -> Found:
     store = RunStore(Path(folder.url, JUDGEMENT))
     if store.description() is None:
         raise StoreError(f"The search in '{place}' has not come to its judgement yet; go on with --resume.")
-    return Found(recipe, tuple(tried), choose_finalists(recipe, tried), tuple(store.outcomes(with_files=False)), seconds)
+    outcomes = tuple(store.outcomes(with_files=False))
+    return Found(recipe, tuple(tried), choose_finalists(recipe, tried), outcomes, seconds, folder.url)
 
 
 def choose_finalists(recipe: Recipe, tried: Sequence[Tried]) -> dict[str, Tried]:
