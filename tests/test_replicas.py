@@ -378,7 +378,8 @@ def test_one_seed_for_several_replicas_that_differ_in_a_knob() -> None:
     y = (x[:, 0] > 0).long()
     several = sk.train.Replicas(make, count=4, seeds=[5, 6, 5, 6], knobs={"beta": [0.2, 0.2, 2.0, 2.0]})
     several.fit(x, y, epochs=2, batch=8, lr=0.1)
-    alone = sk.train.Replicas(make, count=2, seeds=[5, 6], knobs={"beta": [2.0, 2.0]}).fit(x, y, epochs=2, batch=8, lr=0.1)
+    alone = sk.train.Replicas(make, count=2, seeds=[5, 6], knobs={"beta": [2.0, 2.0]})
+    alone.fit(x, y, epochs=2, batch=8, lr=0.1)
     torch.testing.assert_close(several.predict(x)[2:], alone.predict(x))
     with pytest.raises(ParameterError, match="given twice"):
         sk.train.Replicas(make, count=2, seeds=[5, 5])

@@ -31,8 +31,8 @@ Training and measuring
     sk.surgery              all that is done to models, with the types of the reports
 
 The command `softknee` trains and compares (study), finds functions (search), proves and draws (design), measures speed
-(bench) and opens the workbench: `softknee --help`. Every error is a SoftkneeError: DefinitionError, FormulaError, InputError,
-MissingToolError, ParameterError, UnknownActivationError.
+(bench) and opens the workbench: `softknee --help`. Every error is a SoftkneeError: DefinitionError, FormulaError,
+InputError, MissingToolError, ParameterError, UnknownActivationError.
 """
 
 from importlib import import_module

@@ -22,8 +22,8 @@ def search(
 ) -> None:
     """Find activations: candidates are proved, trained and halved; the best are judged with fresh seeds.
 
-    The recipe's activations are the baselines, and its section `search` says what to try and what to prove. Ctrl-C stops
-    it, --resume goes on with it.
+    The recipe's activations are the baselines, and its section `search` says what to try and what to prove. Ctrl-C
+    stops it, --resume goes on with it.
     """
     from ..lab import searching
     from ..lab.studies.engine import StudyStopped

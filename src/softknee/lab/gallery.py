@@ -23,9 +23,9 @@ import softknee as sk
 
 from ..design.proof.certificate import Enclosure, Extremum
 from ..design.proof.certify import certify
-from ..registry import FILE_ENDING
 from ..errors import ParameterError
 from ..files import make_folder, write_whole
+from ..registry import FILE_ENDING
 from ..spec import Activation, SoftTable, TableClaims
 from ..spec.algebra import Abs, Expr, Float, Integer, Max, exp, log, sympy
 from .chart import INK, svg_of

@@ -80,7 +80,7 @@ class Replicas(ManyModels):
             from an argument called `seed`. Called once for each replica.
         count: how many replicas.
         seeds: one for each, all different; 0, 1, 2, ... by default. A seed decides the start, the order of the examples
-            and the dropout of its replica, whatever the other replicas are. With `knobs`, which make them differ, several
+            and the dropout of its replica, whatever the other replicas are. Where `knobs` make them differ, several
             replicas may have one seed.
         share_init: all start from the weights of the first seed.
         share_order: all see the examples in the order of the first seed.

@@ -15,7 +15,8 @@
 
 Formulas are those of `softknee.spec.parse`: read by a whitelist over Python's syntax tree, nothing reaches eval, and
 no text can name a file. Parameters are declared beside the text: `params={"beta": 1.0}`, or `--param beta=1.0`
-(see `declared`); or inside it by `let`, which any place that takes a name can read. A text that is not in the language, or beyond its limits, is a `FormulaError`.
+(see `declared`); or inside it by `let`, which any place that takes a name can read. A text that is not in the language,
+or beyond its limits, is a `FormulaError`.
 
 >>> from softknee.design import definition
 >>> definition("x * sigmoid(beta * x)", params={"beta": 1.0}).derivative(1).params[0].name

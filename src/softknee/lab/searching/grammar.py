@@ -60,8 +60,8 @@ class Candidate:
         """What works wherever a name works."""
         if not self.values:
             return self.formula
-        numbers = {name: f"'{value!r}:real'" if name in self.real else repr(value) for name, value in self.values.items()}
-        given = ", ".join(f"{name}={number}" for name, number in numbers.items())
+        kinds = {name: f"'{value!r}:real'" if name in self.real else value for name, value in self.values.items()}
+        given = ", ".join(f"{name}={number}" for name, number in kinds.items())
         return f"{self.formula}({given})" if self.formula.isidentifier() else f"let({self.formula}, {given})"
 
     def definition(self) -> Activation:

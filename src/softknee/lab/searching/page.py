@@ -176,8 +176,8 @@ def luck_table(found: Found) -> Table:
     return Table(
         head=["", "search", "fresh seeds", "test", "luck"],
         rows=rows,
-        caption=f"Lead over {base} in loss: in the search, with fresh seeds on the same validation data, and on the test "
-        "data. Luck is the share of the first that the second lacks.",
+        caption=f"Lead over {base} in loss: in the search, with fresh seeds on the same validation data, and on the "
+        "test data. Luck is the share of the first that the second lacks.",
     )
 
 
@@ -214,7 +214,8 @@ def _finalists_table(found: Found, knees: Mapping[str, Path]) -> Table:
         name = knees[label].stem
         constant = _shorter((proof.get("lipschitz") or {}).get("upper", "–"))
         smooth = proof.get("smoothness")
-        rows.append([f"[{label}]({name}.md)", f"`{each.candidate.text}`", f"[file]({name}.json)", constant, smooth, limit])
+        links = f"[{label}]({name}.md)", f"`{each.candidate.text}`", f"[file]({name}.json)"
+        rows.append([*links, constant, smooth, limit])
     return Table(
         head=["", "text", "file", "Lipschitz, at most", "continuous derivatives", "hard limit"],
         rows=rows,

@@ -103,7 +103,7 @@ def cost_class(act: Activation) -> int:
     return len([node for node in nodes if type(node).__name__ not in _PLAIN]) + len(powers)
 
 
-_GRID = torch.cat([torch.linspace(-30, 30, 1201, dtype=torch.float64), torch.linspace(-4, 4, 1603, dtype=torch.float64)])
+_GRID = torch.cat([torch.linspace(-end, end, 1401, dtype=torch.float64) for end in (30, 4)])
 
 
 def _counterexample(act: Activation, values: Mapping[str, float], asked: Constraints, cost: int) -> str | None:

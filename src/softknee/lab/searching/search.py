@@ -17,7 +17,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -69,16 +69,19 @@ class Tried:
     def row(self) -> dict[str, Any]:
         """As a record holds it."""
         candidate = self.candidate
-        drawn = {"form": candidate.form, "formula": candidate.formula, "values": candidate.values, "real": candidate.real}
+        drawn = {"text": candidate.text} | {name: getattr(candidate, name) for name in _DRAWN}
         losses = {str(epochs): losses for epochs, losses in (self.losses or {}).items()}
         rest = {"reason": self.reason, "cost": self.cost, "certificate": self.certificate, "losses": losses}
-        return {"number": self.number, "text": candidate.text, **drawn, **rest}
+        return {"number": self.number, **drawn, **rest}
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Tried:
-        candidate = Candidate(row["form"], row["formula"], row["values"], tuple(row["real"]))
+        candidate = Candidate(*(row[name] for name in _DRAWN))
         losses = {int(epochs): tuple(losses) for epochs, losses in row["losses"].items()}
         return cls(row["number"], candidate, row["reason"], row["cost"], row["certificate"], losses)
+
+
+_DRAWN = tuple(item.name for item in fields(Candidate))
 
 
 @dataclass(frozen=True)
@@ -330,7 +333,7 @@ class _Search:
                     reasons[text] = result
                 else:
                     losses[text][epochs] = result
-            alive.sort(key=lambda candidate: _mean(losses[candidate.text].get(epochs)))  # noqa: B023 - used at once
+            alive.sort(key=lambda candidate: _mean(losses[candidate.text].get(epochs)))
             best = alive[: max(1, round(len(alive) * self.asked.keep))]
             alive = [each for each in best if _mean(losses[each.text].get(epochs)) < math.inf]
         made = known | {
@@ -372,7 +375,7 @@ class _Search:
 
 
 class _Unlocked:
-    """In the place of Optuna's lock file, which a process that was killed leaves behind: the search itself is locked."""
+    """In the place of Optuna's lock file, which a killed process leaves behind: the search itself is locked."""
 
     def acquire(self) -> bool:
         return True
