@@ -140,9 +140,25 @@ def test_a_recipe_with_a_search_is_written_and_read_again() -> None:
         read_recipe(RECIPE.replace("[function, mollify, gate]", "[functoin]"))
 
 
+def test_numbers_that_are_learned_move() -> None:
+    recipe = read_recipe(RECIPE.replace("seconds: 20", "learn: true"))
+    around = Surroundings(recipe, recipe_examples(recipe))
+    candidate = Candidate("gate", "x * sigmoid(b * x)", {"b": 1.0})
+    fixed, learned = (around.do(Job(candidate.chosen(learn=learn), (candidate.values,), 1)) for learn in (False, True))
+    assert fixed != learned
+    assert candidate.choice("gate", learn=True).learn is True
+
+
+@pytest.mark.parametrize("name", ["gleu", "squaf", "crrelu_exact", "x + 1"])
+def test_a_search_names_functions_with_a_formula(name: str) -> None:
+    with pytest.raises(RecipeError, match=r"search\.functions"):
+        read_recipe(RECIPE.replace("[relu, leaky_relu, srelu, swish]", f"[relu, {name}]"))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        (("seeds: 3", "seeds: {count: 3, first: 2000000}"), "judged with others"),
         (("\nsearch:", "\n# search:"), "no section 'search'"),
         (("epochs: 4", "epochs: 4, engine: loop"), "one program"),
     ],

@@ -120,7 +120,8 @@ def write_knees(found: Found, out: Path) -> dict[str, Path]:
         about = f"Found by a search among {counted(len(found.tried), 'function')}: {each.candidate.text}"
         act = each.candidate.definition().with_(name=name, about=about, recipe=each.candidate.text)
         knees[label] = sk.save(act, out / f"{name}.json")
-    gallery.write(out, only=[str(path) for path in knees.values()])
+    if knees:
+        gallery.write(out, only=[str(path) for path in knees.values()])
     return knees
 
 

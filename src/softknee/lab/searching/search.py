@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -145,13 +146,15 @@ def search(
     _optuna()  # what is missing is said now
     need_device(recipe.device)
     examples = recipe_examples(recipe, folder=data_folder, base=plain_path(base))
+    if not len(examples.validation_x):
+        raise RecipeError("Candidates compete on validation examples, and there are none: give data.validation some.")
     folder = Folder(out if out is not None else Path("studies", recipe.name))
     if folder.local is None:
         raise ParameterError(f"A search is kept on a disk, and '{folder.url}' is elsewhere; copy it there afterwards.")
     with StudyLock(folder), Stopping() as stopping:
         _begin(folder, Description(recipe=recipe_mapping(recipe), fingerprint=examples.fingerprint, threads=1), resume)
         around = Surroundings(recipe, examples)
-        pool = RayPool(around) if engine == "ray" else Pool(around, processes or len(os.sched_getaffinity(0)))
+        pool = RayPool(around) if engine == "ray" else Pool(around, processes or _processors())
         try:
             run = _Search(recipe, folder, pool, stopping, command, report)
             tried, seconds = run.run()
@@ -169,6 +172,11 @@ def search(
         command=command,
     )
     return Found(recipe, tuple(tried), finalists, tuple(outcomes), seconds, folder.url)
+
+
+def _processors() -> int:
+    """How many this program may use; Python knows of fewer than there are on Linux alone."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def read_engine(name: str) -> Literal["local", "ray"]:
@@ -228,6 +236,12 @@ def _refuse(recipe: Recipe) -> None:
             "A search trains many functions as one program: it needs training.engine 'replicas' or 'compiled', and "
             "init 'default' or 'keras'."
         )
+    seeds, own = recipe.seeds, recipe.search.seeds
+    if seeds.first < FIRST_SEARCH_SEED + own and seeds.first + seeds.count > FIRST_SEARCH_SEED:
+        raise RecipeError(
+            f"seeds reach from {seeds.first} on, and a search takes those from {FIRST_SEARCH_SEED:,} on; the finalists "
+            "are judged with others: choose a smaller seeds.first."
+        )
 
 
 def _begin(folder: Folder, wanted: Description, resume: bool) -> None:
@@ -284,7 +298,8 @@ class _Search:
             new = self._keep(number, lambda drawn=drawn, head=head: self._generation(drawn, head))
             for trial, each in zip(trials, new, strict=True):
                 for epochs in each.losses or {}:
-                    trial.report(each.loss(epochs), epochs)
+                    if each.loss(epochs) < math.inf:
+                        trial.report(each.loss(epochs), epochs)
                 _tell(study, each, self.epochs[-1])
         return self.tried, self.seconds
 
