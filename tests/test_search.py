@@ -358,3 +358,45 @@ def test_the_definitions_of_a_search_are_collected() -> None:
         once(width)
     gc.collect()
     assert len(_by_key) <= before
+
+
+def test_a_function_at_its_defaults_is_a_program_of_its_own(tmp_path: Path) -> None:
+    """Drawn as such, or as a sum with itself; its parameters free or not: one formula, and not one program."""
+    text = RECIPE.replace("[function, mollify, gate]", "[function, sum]").replace("srelu, swish]", "swish]")
+    found = search(
+        read_recipe(text, settings=["search.candidates=16", "search.generation=16"]), out=tmp_path, processes=1
+    )
+    formulas = {}
+    for each in found.tried:
+        formulas.setdefault(each.candidate.formula, set()).add(tuple(each.candidate.values))
+    assert any(len(kinds) > 1 for kinds in formulas.values())
+    assert not [each.reason for each in found.tried if each.reason and each.reason.startswith("not trained")]
+
+
+RECORDS, GUIDE = (
+    Path(__file__).parents[1] / place for place in ("benchmarks/records/search-digits", "docs/guides/search.md")
+)
+
+
+def test_the_guide_says_what_the_records_say() -> None:
+    from softknee.lab.report import summarise
+    from softknee.lab.searching import luck_table
+
+    text, found = GUIDE.read_text(encoding="utf-8"), read_search(RECORDS)
+    for line in luck_table(found).markdown().splitlines()[2:]:
+        assert line in text
+    rows = {row.label: row for row in summarise(judgement_recipe(found.recipe, found.finalists), found.outcomes).rows}
+    for label in ("relu", "product 51", "gate 95"):
+        assert f"{100 * rows[label].scores['accuracy'].value:.2f} %" in text
+    assert rows["product 51"].verdicts["accuracy"].words == "better"
+    assert not any(row.verdicts["delta_1"].words.endswith("better") for row in rows.values() if row.verdicts)
+    cost = rows["gate 95"].cost
+    assert cost is not None
+    assert cost.train_ratio.low < 1.05
+    assert found.finalists["product 51"].candidate.text in text
+    reasons = [each.reason for each in found.tried if each.reason is not None]
+    proved = sum(not each.is_baseline and each.reason is None for each in found.tried)
+    unproved, above = (sum(word in reason for reason in reasons) for word in (UNPROVED, "is above 1.5"))
+    assert (proved, unproved, above, len(reasons)) == (758, 184, 56, 242)
+    for number in (proved, unproved, above):
+        assert f" {number} " in f" {text} "

@@ -329,7 +329,7 @@ def test_let_goes_with_engines_and_names() -> None:
         ("let(b * x, b=x)", "where a point is wanted"),
         ("let(b * x, b='2:positve')", "no constraint"),
         ("let(b * x)", "no 'b' here"),
-        ("let(x, x, b=2)", "more was given"),
+        ("let(b * x, x, b=2)", "more was given"),
     ],
 )
 def test_let_refuses(text: str, words: str) -> None:

@@ -359,9 +359,9 @@ class _Search:
 
     def _each(self, candidates: Sequence[Candidate], epochs: int, what: str) -> dict[str, Any]:
         """What came of each candidate, by its text; those of one formula are one job."""
-        groups: dict[str, list[Candidate]] = {}
-        for candidate in candidates:
-            groups.setdefault(candidate.formula, []).append(candidate)
+        groups: dict[tuple[str, ...], list[Candidate]] = {}
+        for candidate in candidates:  # a function at its defaults has no numbers, and is a program of its own
+            groups.setdefault((candidate.formula, *candidate.values), []).append(candidate)
         jobs = {}
         for group in groups.values():
             for first in range(0, len(group), MOST_AT_ONCE):
