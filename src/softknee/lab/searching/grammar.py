@@ -1,8 +1,11 @@
 """The grammar of a search: from the choices of a sampler to a candidate, which is a text of the formula language.
 
->>> from optuna.trial import FixedTrial
->>> from softknee.lab.studies.recipe import Search
->>> trial = FixedTrial({"form": "mollify", "mollify.hard": "relu", "mollify.kernel": "box", "mollify.width": 0.71234})
+>>> class Fixed(dict):
+...     def suggest_categorical(self, name, choices):
+...         return self[name]
+...     def suggest_float(self, name, low, high, *, log=False):
+...         return self[name]
+>>> trial = Fixed({"form": "mollify", "mollify.hard": "relu", "mollify.kernel": "box", "mollify.width": 0.71234})
 >>> candidate = draw(trial, Search())
 >>> candidate.formula, candidate.text
 ('mollify(relu, box, width=w)', 'let(mollify(relu, box, width=w), w=0.712)')
