@@ -158,13 +158,17 @@ def headline(found: Found) -> str:
     if best is not None:
         seeds = found.recipe.seeds.count
         sentences.append(
-            f"In the search the best, {best.label}, led {base} by {best.search:+.4f} in validation loss; with {seeds} "
-            f"fresh seeds on the same data it leads by {best.fresh:+.4f}, and on the test data by {best.test:+.4f}."
+            f"In the search the best, {best.label}, was {_lead(best.search)} of {base} in validation loss; with {seeds} "
+            f"fresh seeds on the same data it is {_lead(best.fresh)}, and on the test data {_lead(best.test)}."
         )
         if best.search > 0:
             share = min(max(best.share, 0.0), 1.0)
             sentences.append(f"Of its lead in the search {100 * share:.0f} % was the luck of the seeds.")
     return " ".join(filter(None, sentences))
+
+
+def _lead(loss: float) -> str:
+    return f"{abs(loss):.4f} {'ahead' if loss >= 0 else 'short'}"
 
 
 def luck_table(found: Found) -> Table:
