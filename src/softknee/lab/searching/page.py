@@ -158,8 +158,8 @@ def headline(found: Found) -> str:
     if best is not None:
         seeds = found.recipe.seeds.count
         sentences.append(
-            f"In the search the best, {best.label}, was {_lead(best.search)} of {base} in validation loss; with {seeds} "
-            f"fresh seeds on the same data it is {_lead(best.fresh)}, and on the test data {_lead(best.test)}."
+            f"In the search the best, {best.label}, was {_lead(best.search)} of {base} in validation loss; with "
+            f"{seeds} fresh seeds on the same data it is {_lead(best.fresh)}, and on the test data {_lead(best.test)}."
         )
         if best.search > 0:
             share = min(max(best.share, 0.0), 1.0)
