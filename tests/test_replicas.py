@@ -368,3 +368,18 @@ def test_random_numbers_without_a_key_are_refused():
         sk.train.Replicas(lambda: Noisy(6, 3), count=2).fit(X, Y, epochs=1, batch=35, lr=0.1)
     with pytest.raises(ParameterError, match="no model 2"):
         sk.train.Replicas(mlp, count=2).model(2)
+
+
+def test_one_seed_for_several_replicas_that_differ_in_a_knob() -> None:
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 4), sk.nn.SmeLU(), nn.Linear(4, 2))
+
+    x = torch.randn(32, 2, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+    several = sk.train.Replicas(make, count=4, seeds=[5, 6, 5, 6], knobs={"beta": [0.2, 0.2, 2.0, 2.0]})
+    several.fit(x, y, epochs=2, batch=8, lr=0.1)
+    alone = sk.train.Replicas(make, count=2, seeds=[5, 6], knobs={"beta": [2.0, 2.0]})
+    alone.fit(x, y, epochs=2, batch=8, lr=0.1)
+    torch.testing.assert_close(several.predict(x)[2:], alone.predict(x))
+    with pytest.raises(ParameterError, match="given twice"):
+        sk.train.Replicas(make, count=2, seeds=[5, 5])

@@ -303,3 +303,35 @@ def test_another_function_does_not_keep_the_recipe() -> None:
 def test_two_parameters_of_one_name_are_refused() -> None:
     with pytest.raises(sk.DefinitionError, match="same name"):
         Activation("twice", x * beta, params=(BETA, positive("beta", 2.0)))
+
+
+def test_let_declares_parameters_inside_a_text() -> None:
+    text = "let(x * sigmoid(b * x + c), b=2, c='-0.5:real')"
+    act = sk.get(text)
+    assert act.params == (Param("b", 2.0, Positive()), Param("c", -0.5, Real()))
+    assert act.recipe == text
+    assert same(act, definition("x * sigmoid(b * x + c)", params={"b": 2.0, "c": "-0.5:real"}))
+    torch.testing.assert_close(pickle.loads(pickle.dumps(act))(POINTS), act(POINTS))
+    assert sk.nn.make(text, learn="b").learned == ("b",)
+
+
+def test_let_goes_with_engines_and_names() -> None:
+    knee = sk.get("let(mollify(relu, box, width=w), w=0.5)")
+    assert (knee.limit, knee.params[0].default) == ("relu", 0.5)
+    assert sk.get("let(swish, beta=2.5)").params[0].default == 2.5
+    torch.testing.assert_close(sk.get("1 + 2 * let(b * x, b=3)")(POINTS), 1 + 6 * POINTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("let(x, b=2)", "nothing in it contains"),
+        ("let(b * x, b=x)", "where a point is wanted"),
+        ("let(b * x, b='2:positve')", "no constraint"),
+        ("let(b * x)", "no 'b' here"),
+        ("let(b * x, x, b=2)", "more was given"),
+    ],
+)
+def test_let_refuses(text: str, words: str) -> None:
+    with pytest.raises(FormulaError, match=words):
+        sk.get(text)

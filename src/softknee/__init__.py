@@ -26,12 +26,13 @@ Models
 Training and measuring
     sk.train                fit, Replicas, schedules
     sk.measure              prediction difference, hardness, activity, entropy, calibration
+    sk.lab                  search: find an activation for a model and its data
     sk.wire                 discrete activations as bits between processes
     sk.surgery              all that is done to models, with the types of the reports
 
-The command `softknee` trains and compares (study), proves and draws (design), measures speed (bench) and opens the
-workbench: `softknee --help`. Every error is a SoftkneeError: DefinitionError, FormulaError, InputError,
-MissingToolError, ParameterError, UnknownActivationError.
+The command `softknee` trains and compares (study), finds functions (search), proves and draws (design), measures speed
+(bench) and opens the workbench: `softknee --help`. Every error is a SoftkneeError: DefinitionError, FormulaError,
+InputError, MissingToolError, ParameterError, UnknownActivationError.
 """
 
 from importlib import import_module
@@ -51,7 +52,7 @@ from .transformers_names import watch as _watch_transformers
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from . import design, measure, nn, spec, surgery, train, wire
+    from . import design, lab, measure, nn, spec, surgery, train, wire
     from .spec import Activation
     from .surgery import (
         Hardener,
@@ -78,6 +79,7 @@ _LAZY = {
     "calibrate_": (".surgery", "calibrate_"),
     "clip_activations_": (".surgery", "clip_activations_"),
     "design": (".design", None),
+    "lab": (".lab", None),
     "measure": (".measure", None),
     "nn": (".nn", None),
     "optimizers": (".surgery", "optimizers"),
@@ -124,6 +126,7 @@ __all__ = [
     "design",
     "explain",
     "get",
+    "lab",
     "load",
     "measure",
     "names",

@@ -9,6 +9,7 @@ from ..version import VERSION
 from .bench import bench
 from .data import compare, data
 from .screen import RecordFile, command_line, print_table, progress_line, several
+from .search import search
 from .study import fits, report, study, surface
 
 _IN_PYTHON = (
@@ -123,4 +124,5 @@ def workbench(
 app.command("compare")(compare)
 app.command("fits")(fits)
 app.command("report")(report)
+app.command("search")(search)
 app.command("surface")(surface)

@@ -25,6 +25,7 @@ from ..design.proof.certificate import Enclosure, Extremum
 from ..design.proof.certify import certify
 from ..errors import ParameterError
 from ..files import make_folder, write_whole
+from ..registry import FILE_ENDING
 from ..spec import Activation, SoftTable, TableClaims
 from ..spec.algebra import Expr, Float, Integer, sympy
 from .chart import INK, svg_of
@@ -302,7 +303,10 @@ def names() -> tuple[str, ...]:
 def write(
     out: str | PathLike[str], *, only: Sequence[str] = (), report: Callable[[str], None] = lambda name: None
 ) -> list[Path]:
-    """Write the pages and their figures into a folder, made if need be; the index too, unless `only` names some."""
+    """Write the pages and their figures into a folder, made if need be; the index too, unless `only` names some.
+
+    only: names, or files that hold a definition.
+    """
     chosen = [sk.get(name) for name in only or names()]
     for name, act in zip(only, chosen, strict=False):
         if not isinstance(act, Definition):
@@ -311,10 +315,11 @@ def write(
             )
     folder = make_folder(out, what="pages")
     written = []
-    for act in chosen:
+    for name, act in zip(only or names(), chosen, strict=True):
         report(act.name)
         written.append(write_whole(folder / f"{act.name}.svg", figure(act), what="figure"))
-        written.append(write_whole(folder / f"{act.name}.md", page(act, settings(act)), what="page"))
+        content = page(act, settings(act), file=Path(name).name if name.endswith(FILE_ENDING) else "")
+        written.append(write_whole(folder / f"{act.name}.md", content, what="page"))
     if not only:
         report("index")
         written.append(write_whole(folder / ALL, everything(), what="figure"))
@@ -395,8 +400,8 @@ def relatives() -> str:
     return svg_of(panels(rows, low=-4, high=4), label=label, dark=True)
 
 
-def page(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
-    """The whole page."""
+def page(act: Definition, settings: Sequence[Mapping[str, Any]], *, file: str = "") -> str:
+    """The whole page; of a definition without a name of its own `file` is where it is."""
     shown = exhibit(act.name)
     formulas = [formula_of(act, order) for order in range(3)]
     value, slope, bend = (
@@ -409,18 +414,18 @@ def page(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
         f"![{act.name}, its first and its second derivative]({act.name}.svg)\n\n{_caption(act, shown)}",
         f"## Formula\n\n{value}\n\n{_where(formulas[:1])}",
         _parameters(act),
-        _limit(act, shown),
+        _limit(act, shown, linked=not file),
         _claims(act),
         certified(act, settings),
         f"## Derivatives\n\n{slope}\n\n{bend}\n\n{_where(formulas[1:])}",
-        _use(act, settings),
+        _use(act, settings, file or act.name),
     ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
 def title_of(act: Definition) -> str:
     """What people call it: the name of its module."""
-    module = type(sk.nn.make(act.name))
+    module = type(sk.nn.make(act))
     return "SQUAF" if isinstance(act, SoftTable) else act.name if module is sk.nn.Pointwise else module.__name__
 
 
@@ -488,7 +493,7 @@ def _values(values: Mapping[str, Any]) -> str:
     return ", ".join(f"`{name}={value!r}`" for name, value in values.items())
 
 
-def _limit(act: Definition, shown: Exhibit) -> str:
+def _limit(act: Definition, shown: Exhibit, *, linked: bool = True) -> str:
     if not act.knobs:
         return ""
     letters = ", ".join(letter(act, name) for name in act.knobs)
@@ -497,7 +502,8 @@ def _limit(act: Definition, shown: Exhibit) -> str:
     if isinstance(act, SoftTable) or act.limit is None:
         return f"## Hard limit\n\nAs {knob} it goes to the dotted line at every x."
     sharing = "".join(f" with `{theirs}` = `{ours}`" for theirs, ours in act.limit_params.items())
-    text = f"As {knob} it becomes [{act.limit}]({act.limit}.md){sharing}."
+    hard = f"[{act.limit}]({act.limit}.md)" if linked else f"`{act.limit}`"
+    text = f"As {knob} it becomes {hard}{sharing}."
     distance = act.claims.distance if act.claims is not None else None
     if distance is not None and not distance.has(sympy.oo):
         text += f" The largest distance between the two is {inline(expression(distance, act))}"
@@ -538,7 +544,7 @@ def _constant(value: Any, act: Definition) -> str:
     return f"{inline(expression(value, act))}{near}"
 
 
-def _use(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
+def _use(act: Definition, settings: Sequence[Mapping[str, Any]], name: str) -> str:
     def code(value: Any) -> str:
         return repr(value).replace("'", '"')
 
@@ -554,11 +560,11 @@ def _use(act: Definition, settings: Sequence[Mapping[str, Any]]) -> str:
     comma = ", " if given else ""
     knob = act.knobs[0] if act.knobs else (act.params[0].name if act.params else "")
     learn = ", learn=True" if isinstance(act, SoftTable) else f", learn={code(knob)}" if knob else ""
-    module = type(sk.nn.make(act.name))
+    module = type(sk.nn.make(act))
     lines = ["import torch", "import softknee as sk", "", "x = torch.randn(8, 64)"]
-    lines += [f'act = sk.get("{act.name}")', f"y = act(x{comma}{given})"]
+    lines += [f'act = sk.get("{name}")', f"y = act(x{comma}{given})"]
     lines += [f"slope = act.derivative(1)(x{comma}{given})"]
     if isinstance(act, Activation) and module is not sk.nn.Pointwise:
         lines += [f"m = sk.nn.{module.__name__}({given})"]
-    lines += [f'm = sk.nn.make("{act.name}"{comma}{given}{learn})']
+    lines += [f'm = sk.nn.make("{name}"{comma}{given}{learn})']
     return "## Use\n\n```python\n" + "\n".join(lines) + "\n```"

@@ -17,8 +17,8 @@ from .schedules import Schedule, read_table
 _IGNORED = -100  # a label that torch's cross-entropy leaves out
 
 
-def read_seeds(what: str, *, count: int, seeds: Iterable[int] | None) -> list[int]:
-    """One seed for each model, all different; 0, 1, 2, ... by default."""
+def read_seeds(what: str, *, count: int, seeds: Iterable[int] | None, repeated: bool = False) -> list[int]:
+    """One seed for each model, all different unless `repeated`; 0, 1, 2, ... by default."""
     require_count(what, "count", count)
     try:
         values = list(range(count) if seeds is None else seeds)
@@ -29,7 +29,7 @@ def read_seeds(what: str, *, count: int, seeds: Iterable[int] | None) -> list[in
     for seed in values:
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
             raise ParameterError(f"{what}: a seed must be a whole number in [0, 2**63), and {seed!r} was given.")
-    if len(set(values)) < count:
+    if len(set(values)) < count and not repeated:
         twice = next(seed for seed in values if values.count(seed) > 1)
         raise ParameterError(f"{what}: the seed {twice} was given twice, which would make two equal models.")
     return values

@@ -33,10 +33,10 @@ class ManyModels(ABC):
     _optimizer_key: tuple[Any, ...]  # name, options, lr_scale and `Own`; empty before there is one
 
     def _set_up(
-        self, *, count: int, seeds: Iterable[int] | None, init: bool, order: bool, dropout: bool
+        self, *, count: int, seeds: Iterable[int] | None, init: bool, order: bool, dropout: bool, repeated: bool = False
     ) -> tuple[list[int], list[int]]:
-        """The seeds of the starts, and those of the dropout."""
-        self.seeds = read_seeds(type(self).__name__, count=count, seeds=seeds)
+        """The seeds of the starts, and those of the dropout; `repeated` allows one seed for several models."""
+        self.seeds = read_seeds(type(self).__name__, count=count, seeds=seeds, repeated=repeated)
         self.count, self.shares = count, {"init": init, "order": order, "dropout": dropout}
         self.epoch = self.step = 0
         self._logs: list[Tensor] = []

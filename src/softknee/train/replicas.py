@@ -80,7 +80,8 @@ class Replicas(ManyModels):
             from an argument called `seed`. Called once for each replica.
         count: how many replicas.
         seeds: one for each, all different; 0, 1, 2, ... by default. A seed decides the start, the order of the examples
-            and the dropout of its replica, whatever the other replicas are.
+            and the dropout of its replica, whatever the other replicas are. Where `knobs` make them differ, several
+            replicas may have one seed.
         share_init: all start from the weights of the first seed.
         share_order: all see the examples in the order of the first seed.
         share_dropout: all have the dropout of the first seed.
@@ -121,7 +122,7 @@ class Replicas(ManyModels):
         device: torch.device | str = "cpu",
     ) -> None:
         starts, drawn = self._set_up(
-            count=count, seeds=seeds, init=share_init, order=share_order, dropout=share_dropout
+            count=count, seeds=seeds, init=share_init, order=share_order, dropout=share_dropout, repeated=bool(knobs)
         )
         self.device = need_device(device)
         self._stack = Stack(make_model, seeds=starts, knobs=knobs or {}, device=self.device)

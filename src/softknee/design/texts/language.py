@@ -10,11 +10,13 @@
     rescu((0, -1), ((x + 1)**2 / 4, 1), x)                       pieces and where each ends
     eafo(relu, density=normal)                                   entropy-optimised
     worst(normal, 0, 1)                                          the function of highest entropy between two bounds
+    let(x * sigmoid(b * x + c), b=1.0, c="0.5:real")             a text that declares its own parameters
     mollify(join(0, x, between=(-1, 0)), box, width=0.1)         engines inside engines, three deep at most
 
 Formulas are those of `softknee.spec.parse`: read by a whitelist over Python's syntax tree, nothing reaches eval, and
 no text can name a file. Parameters are declared beside the text: `params={"beta": 1.0}`, or `--param beta=1.0`
-(see `declared`). A text that is not in the language, or beyond its limits, is a `FormulaError`.
+(see `declared`); or inside it by `let`, which any place that takes a name can read. A text that is not in the language,
+or beyond its limits, is a `FormulaError`.
 
 >>> from softknee.design import definition
 >>> definition("x * sigmoid(beta * x)", params={"beta": 1.0}).derivative(1).params[0].name
@@ -324,8 +326,20 @@ class Call:
             return node.value
         raise FormulaError(f"{self.engine} takes {words} as {name}.")
 
+    def declared(self) -> dict[str, float | str]:
+        """Every argument by name that is left, as the declaration of a parameter: a number, or a text with its kind."""
+        values: dict[str, float | str] = {}
+        for name, node in self.named.items():
+            text = node.value if isinstance(node, ast.Constant) else None
+            values[name] = text if isinstance(text, str) else self._number(node, name)
+        self.named = {}
+        return values
+
     def number(self, name: str) -> float:
-        value = self.language.expression(self.take(name), self.depth)
+        return self._number(self.take(name), name)
+
+    def _number(self, node: ast.AST, name: str) -> float:
+        value = self.language.expression(node, self.depth)
         if not value.is_number:
             raise FormulaError(f"{self.engine} takes a number as {name}, and {value} is none.")
         return float(value)
@@ -405,6 +419,19 @@ def _worst(call: Call) -> Activation:
     return worst(density, low, high)
 
 
+def _let(call: Call) -> Activation:
+    body, values = call.take("f"), call.declared()
+    declared = read_params(values)
+    inner = Language((*call.language.params.values(), *declared))
+    inner.engines = call.language.engines
+    made = inner.source(body, call.depth)
+    for name in values:
+        if name not in {param.name for param in made.params}:
+            raise FormulaError(f"let declares the parameter {name!r}, and nothing in it contains it.")
+    final = merged_params(made.params, declared, values | {p.name: p for p in made.params if p.name not in values})
+    return made if final == made.params else made.with_(params=final)
+
+
 def _check_density(name: str) -> None:
     """By name alone: a formula would be integrated, which can take SymPy as long as it likes."""
     if name not in NAMED:
@@ -417,4 +444,5 @@ ENGINES: dict[str, Callable[[Call], Activation]] = {
     "rescu": _rescu,
     "eafo": _eafo,
     "worst": _worst,
+    "let": _let,
 }

@@ -404,21 +404,27 @@ class RayEngine(Engine):
     """Runs trials as Ray tasks."""
 
     def __post_init__(self) -> None:
-        self._ray = _ray()
-        self._connected_here = not self._ray.is_initialized()
-        if self._connected_here:
-            try:
-                # Where nobody answers that is known at once; Ray itself would go on trying for minutes.
-                host, colon, port = os.environ.get("RAY_ADDRESS", "").removeprefix("ray://").rpartition(":")
-                if colon and port.isdecimal():
-                    socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS_TO_ANSWER).close()
-                self._ray.init(log_to_driver=False, logging_level="ERROR")
-            except Exception as error:  # Ray has many kinds of its own for what may be wrong here
-                raise ClusterError(
-                    f"No Ray cluster could be used ({str(error).strip()}). Check RAY_ADDRESS and that the cluster "
-                    "runs; without RAY_ADDRESS, Ray is started on this machine."
-                ) from error
+        self._ray, self._connected_here = self.connect()
         self._packed = self._ray.put(pack_examples(self.examples))
+
+    @staticmethod
+    def connect() -> tuple[Any, bool]:
+        """Ray, connected to its cluster; and whether that was done here."""
+        ray = _ray()
+        if ray.is_initialized():
+            return ray, False
+        try:
+            # Where nobody answers that is known at once; Ray itself would go on trying for minutes.
+            host, colon, port = os.environ.get("RAY_ADDRESS", "").removeprefix("ray://").rpartition(":")
+            if colon and port.isdecimal():
+                socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS_TO_ANSWER).close()
+            ray.init(log_to_driver=False, logging_level="ERROR")
+        except Exception as error:  # Ray has many kinds of its own for what may be wrong here
+            raise ClusterError(
+                f"No Ray cluster could be used ({str(error).strip()}). Check RAY_ADDRESS and that the cluster "
+                "runs; without RAY_ADDRESS, Ray is started on this machine."
+            ) from error
+        return ray, True
 
     def run(self, trials: Sequence[Trial]) -> Iterator[Done]:
         pending = {self._send(trial): trial for trial in trials}

@@ -60,6 +60,7 @@ from .recipe import (
     Perplexity,
     Preference,
     Recipe,
+    Search,
     Training,
     Value,
 )
@@ -405,6 +406,7 @@ def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = Fa
             )
     _check_tuning(recipe)
     _check_task(recipe)
+    _check_search(recipe.search)
     paper = recipe.paper
     if paper is not None and prune_paper:
         paper = paper.of(labels)
@@ -666,6 +668,18 @@ def _check_tuning(recipe: Recipe) -> None:
             f"seeds reach from {seeds.first} to {last - 1}, and tuning takes those from {FIRST_TUNING_SEED:,} on; "
             "choose a smaller seeds.first."
         )
+
+
+def _check_search(search: Search | None) -> None:
+    """Refuse names that no candidate could be made of."""
+    for place in ("functions", "hard") if search is not None else ():
+        for name in getattr(search, place):
+            try:
+                definition = find(name) if name.isidentifier() else None
+            except SoftkneeError as error:
+                raise RecipeError(f"search.{place}: {error}") from error
+            if not isinstance(definition, Activation) or definition.implicit is not None:
+                raise RecipeError(f"search.{place} takes names of functions with a formula, and {name!r} is none.")
 
 
 def _check_task(recipe: Recipe) -> None:

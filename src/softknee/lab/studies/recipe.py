@@ -643,10 +643,99 @@ LanguageTask = Language | Perplexity | Preference  # these have a training, data
 Task = Distil | Code | LanguageTask
 
 
+FORMS = ("function", "mollify", "join", "gate", "sum", "product", "eafo")
+KERNELS = ("box", "triangle", "epanechnikov", "biweight", "triweight", "gaussian", "logistic")
+FIRST_SEARCH_SEED = 2_000_000  # a search takes its seeds from here on; what it finds is judged with the study's
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraints(Section, where="search.constraints"):
+    """What every candidate of a search is proved to be before it is trained; by default nothing.
+
+    lipschitz:  its Lipschitz constant is at most this.
+    monotone:   it never decreases.
+    zeros:      it is exactly 0 on an interval, as ReLU is below 0.
+    smoothness: it has at least so many continuous derivatives.
+    cost:       its formula has at most so many transcendental functions; 0 allows polynomials in pieces alone.
+    limit:      its hard limit is the function of this name, and the distance to it is finite: relu can be shipped
+                in its place.
+    """
+
+    lipschitz: Positive | None = None
+    monotone: bool = False
+    zeros: bool = False
+    smoothness: Annotated[int, at_least(0)] | None = None
+    cost: Annotated[int, at_least(0)] | None = None
+    limit: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(Section, where="search"):
+    """What `softknee search` tries in the place of the recipe's activations, which are the baselines.
+
+    A candidate is one of these forms, with numbers that the sampler chooses:
+
+        function  f                                       of `functions`, its parameters free
+        mollify   mollify(f, kernel, width)               of `hard` and `kernels`
+        join      join(g x, x, between=(-a, b))           with 1 to 3 continuous derivatives
+        gate      x G(b x + c)                            of `gates`
+        sum       a f(x) + (1 - a) g(x)                   of `functions`
+        product   f(x) G(b x)                             of `functions` and `gates`
+        eafo      f(x) + eps c(x)                         EAFO's correction of `hard` for one of `densities`
+
+    candidates:  how many are drawn.
+    constraints: what is proved of each before it is trained; what is not proved in `seconds` is dropped.
+    learn:       whether their numbers are trained with the weights, from what the sampler chose.
+    generation:  so many are drawn together, then proved, trained and compared.
+    rungs, keep: successive halving: a first training of a few epochs, and the share `keep` goes on to one that is
+                 1 / keep times as long, up to training.epochs in the last of the rungs.
+    seeds:       models of each candidate, on seeds that the study has not.
+    finalists:   the best by validation loss, trained again with the study's seeds beside the baselines and judged once.
+    sampler:     of Optuna: "tpe", "evolution" (a genetic algorithm) or "random".
+    seed:        of the sampler.
+    """
+
+    candidates: Count = 1000
+    forms: tuple[Annotated[str, OneOf(FORMS)], ...] = FORMS
+    functions: tuple[str, ...] = ("relu", "leaky_relu", "srelu", "gelu", "swish", "mish", "softplus", "celu", "tanh")
+    hard: tuple[str, ...] = ("relu", "leaky_relu", "relu6", "hardtanh")
+    kernels: tuple[Annotated[str, OneOf((*KERNELS, "bump"))], ...] = KERNELS
+    gates: tuple[Literal["sigmoid", "normal", "algebraic", "arctan", "hard"], ...] = (
+        *("sigmoid", "normal", "algebraic", "arctan", "hard"),
+    )
+    densities: tuple[Literal["normal", "laplace", "logistic"], ...] = ("normal", "laplace", "logistic")
+    constraints: Constraints = field(default_factory=Constraints)
+    seconds: Positive = 1.0
+    learn: bool = False
+    generation: Count = 100
+    rungs: Count = 3
+    keep: Share = 1 / 3
+    seeds: Count = 2
+    finalists: Count = 4
+    sampler: Literal["tpe", "evolution", "random"] = "tpe"
+    seed: Annotated[int, Limits("a whole number in [0, 2**32)", lambda seed: 0 <= seed < 2**32)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("forms", "functions", "hard", "kernels", "gates", "densities"):
+            _need(bool(getattr(self, name)), f"search.{name}", "a list of at least one", "none")
+            _refuse_twice(getattr(self, name), f"search.{name}")
+
+    def epochs(self, longest: int) -> tuple[int, ...]:
+        """How long each rung trains, up to the longest.
+
+        >>> Search().epochs(27), Search(rungs=2, keep=0.25).epochs(2)
+        ((3, 9, 27), (1, 2))
+        """
+        each = [max(1, round(longest * self.keep ** (self.rungs - 1 - rung))) for rung in range(self.rungs)]
+        return tuple(dict.fromkeys(each))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Section):
     """A study. See the fields of its parts.
 
+    search:        what `softknee search` tries; a study of the same recipe has the activations alone.
     task:          what is trained for, where that is more than to classify or to predict quantities.
 
     baseline:      the label of the activation that the others are compared with; left out, relu where it is there, else
@@ -684,6 +773,7 @@ class Recipe(Section):
     ] = "cpu"
     paper: Paper | None = None
     task: Task | None = later(None)
+    search: Search | None = later(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

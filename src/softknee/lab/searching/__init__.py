@@ -1,0 +1,13 @@
+"""A search for activations: candidates from a grammar, each proved before it is trained, and judged with fresh seeds.
+
+grammar.py  from the choices of a sampler to a candidate
+proving.py  the promises of a candidate
+workers.py  proofs and trainings in other processes, many candidates at once
+search.py   generations, the sampler and the judgement
+page.py     what came of it
+"""
+
+from .page import headline, luck_table, write_page
+from .search import Found, read_engine, read_search, search
+
+__all__ = ["Found", "headline", "luck_table", "read_engine", "read_search", "search", "write_page"]

@@ -1,0 +1,192 @@
+"""What workers of a search do: prove candidates of one formula, and train them as one program.
+
+A worker is a process here, or a task of Ray; it is told the recipe and the examples once.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from typing import Any
+
+import torch
+
+from ...errors import SoftkneeError
+from ...measure.record import without_paths
+from ...train import Replicas
+from ..studies.building import model_maker
+from ..studies.engine import RayEngine, pack_examples, unpack_examples
+from ..studies.examples import Examples
+from ..studies.reading import read_recipe, to_yaml
+from ..studies.recipe import FIRST_SEARCH_SEED, Recipe, Search, Seeds
+from ..studies.running.run import training_inputs
+from ..studies.running.training import finite_rows, fit_settings, judge, products_of
+from ..studies.trial import Chosen, Trial
+from .proving import Examined, examine
+
+Losses = tuple[float | None, ...]  # of each seed; None where it diverged
+
+
+@dataclass(frozen=True)
+class Job:
+    """Candidates with one formula.
+
+    chosen: the first of them, as a trial has it.
+    values: the numbers of each.
+    epochs: how long they are trained; 0 proves them.
+    """
+
+    chosen: Chosen
+    values: tuple[Mapping[str, float], ...]
+    epochs: int = 0
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all jobs of a search share."""
+
+    recipe: Recipe
+    examples: Examples
+
+    @property
+    def search(self) -> Search:
+        assert self.recipe.search is not None
+        return self.recipe.search
+
+    def pack(self) -> dict[str, Any]:
+        return {"recipe": to_yaml(self.recipe), "examples": pack_examples(self.examples)}
+
+    @classmethod
+    def unpack(cls, packed: Mapping[str, Any]) -> Surroundings:
+        examples = unpack_examples(packed["examples"])
+        assert isinstance(examples, Examples)
+        return cls(read_recipe(packed["recipe"]), examples)
+
+    def do(self, job: Job) -> list[Any]:
+        """For each candidate of the job what was proved (`Examined`), or its losses."""
+        return self.train(job) if job.epochs else self.prove(job)
+
+    def prove(self, job: Job) -> list[Examined]:
+        search = self.search
+        return examine(job.chosen.name, search.constraints, seconds=search.seconds, values=job.values)
+
+    def train(self, job: Job) -> list[Losses | str]:
+        """The validation losses of each candidate; a sentence where the model cannot be trained with it."""
+        recipe, examples, count = self.recipe, self.examples, self.search.seeds
+        trial = Trial(
+            kind="tune",
+            activations=(job.chosen,),
+            data=recipe.data,
+            fingerprint=examples.fingerprint,
+            model=recipe.model,
+            training=replace(recipe.training, epochs=job.epochs),
+            seeds=Seeds(count=count, first=FIRST_SEARCH_SEED),
+            init=recipe.init,
+            augment=recipe.augment,
+            device=recipe.device,
+        )
+        try:
+            maker = model_maker(recipe.model, job.chosen, examples, init=recipe.init, loss=trial.training.loss)
+            # The same seeds for every candidate: they differ in the function alone.
+            replicas = Replicas(
+                maker,
+                count=count * len(job.values),
+                seeds=trial.seeds.numbers * len(job.values),
+                knobs={name: [each[name] for each in job.values for _ in range(count)] for name in job.values[0]},
+                device=recipe.device,
+            )
+            inputs, augment = training_inputs(trial, examples)
+            settings = fit_settings(trial.training, task=examples.task, gradients=False)
+            with products_of(trial.training):
+                replicas.fit(inputs, examples.train_y, epochs=job.epochs, augment=augment, **settings)
+        except SoftkneeError as error:
+            return [f"not trained: {without_paths(str(error).partition('. ')[0])}"[:200]] * len(job.values)
+        outputs = replicas.predict(examples.validation_x)
+        rows = finite_rows(outputs).nonzero().flatten().tolist()
+        scores = judge(outputs, examples.validation_y, task=examples.task, rows=rows)
+        losses = scores["mse" if examples.task == "regression" else "log_loss"]
+        return [losses[first : first + count] for first in range(0, len(losses), count)]
+
+
+class Pool:
+    """Runs jobs in processes of this machine, or here where one is enough."""
+
+    def __init__(self, around: Surroundings, processes: int) -> None:
+        self.around = around
+        self._pool = None
+        if processes > 1:
+            # A fresh interpreter each: torch's threads and a GPU's state do not survive a fork.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(around.pack(),))
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Any]]]:
+        """Each job with its results, as they come."""
+        pending = {}
+        for job in jobs:
+            if self._pool is None or (job.epochs and self.around.recipe.device != "cpu"):  # one process feeds a GPU
+                yield job, self.around.do(job)
+            else:
+                pending[self._pool.submit(_do, job)] = job
+        for future in as_completed(pending):
+            yield pending[future], future.result()
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+class RayPool:
+    """Runs jobs as tasks of a Ray cluster; a job that trains on a GPU asks for one."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self.around = around
+        self._ray, self._connected_here = RayEngine.connect()
+        self._packed = self._ray.put(around.pack())
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Any]]]:
+        pending = {}
+        for job in jobs:
+            gpus = int(bool(job.epochs) and self.around.recipe.device.startswith("cuda"))
+            pending[self._ray.remote(num_cpus=1, num_gpus=gpus)(_do_packed).remote(self._packed, job)] = job
+        while pending:
+            (ready,), _ = self._ray.wait(list(pending), num_returns=1)
+            yield pending.pop(ready), self._ray.get(ready)
+
+    def close(self) -> None:
+        if self._connected_here:
+            self._ray.shutdown()
+
+
+_around: list[Surroundings] = []  # of this worker
+
+
+def _begin(packed: Mapping[str, Any]) -> None:
+    """A worker begins: it computes in one thread, leaves Ctrl-C to who started it, and ends with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    _around[:] = [Surroundings.unpack(packed)]
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def follow() -> None:
+            wait([parent.sentinel])
+            os._exit(1)  # who was killed sends no message, and a worker would wait for the next job for ever
+
+        threading.Thread(target=follow, daemon=True).start()
+
+
+def _do(job: Job) -> list[Any]:
+    return _around[0].do(job)
+
+
+def _do_packed(packed: Mapping[str, Any], job: Job) -> list[Any]:
+    if not _around:
+        torch.set_num_threads(1)
+        _around[:] = [Surroundings.unpack(packed)]
+    return _do(job)

@@ -1,0 +1,403 @@
+"""The search: candidates are texts, promises are proved, luck is told, and a kill at any moment loses no generation."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import softknee as sk
+from softknee.errors import ParameterError, RecipeError
+from softknee.lab.studies.reading import read_recipe, to_yaml
+from softknee.lab.studies.recipe import FORMS, Constraints, Search
+from softknee.lab.studies.store import StoreError
+
+optuna = pytest.importorskip("optuna", reason="the extra 'search' brings it")
+pytest.importorskip("flint", reason="the extra 'design' brings it")
+
+from softknee.lab.searching import read_search, search, write_page  # noqa: E402 - they need what is asked for above
+from softknee.lab.searching.grammar import Candidate, draw  # noqa: E402
+from softknee.lab.searching.page import luck_of, pareto  # noqa: E402
+from softknee.lab.searching.proving import UNPROVED, cost_class, examine  # noqa: E402
+from softknee.lab.searching.search import STORAGE, judgement_recipe, open_study  # noqa: E402
+from softknee.lab.searching.workers import Job, Surroundings  # noqa: E402
+from softknee.lab.studies.examples import recipe_examples  # noqa: E402
+
+RECIPE = """
+name: small
+data: {set: digits, limit: 200}
+model: {build: mlp, arguments: {hidden: [8]}}
+activations: [relu, gelu]
+training: {epochs: 4, learning_rate: 1e-2, batch: 32}
+seeds: 3
+measures: [prediction_difference]
+cost_baseline: relu
+search:
+  candidates: 12
+  generation: 4
+  rungs: 2
+  keep: 0.5
+  finalists: 2
+  forms: [function, mollify, gate]
+  functions: [relu, leaky_relu, srelu, swish]
+  constraints: {lipschitz: 1.3}
+  seconds: 20
+"""
+
+
+def some(form: str, count: int = 6) -> list[Candidate]:
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=3))
+    return [draw(study.ask(), Search(forms=(form,))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_candidate_is_a_text_that_works_wherever_a_name_does(form: str, tmp_path: Path) -> None:
+    x = torch.linspace(-3, 3, 31, dtype=torch.float64)
+    for candidate in some(form):
+        act = candidate.definition()
+        assert act(x).isfinite().all(), candidate.text
+        assert candidate.values.items() <= {p.name: p.default for p in act.params}.items()
+        chosen = candidate.chosen(learn=False)
+        module = sk.nn.make(chosen.name, **chosen.values).double()
+        torch.testing.assert_close(module(x), act(x))
+        file = sk.save(act.with_(name="knee", recipe=candidate.text), tmp_path / "knee.json")
+        torch.testing.assert_close(sk.get(str(file))(x), act(x))
+
+
+def test_numbers_of_one_formula_group_and_are_short() -> None:
+    first, second, *_ = (each for each in some("gate", 40) if "normal_cdf" in each.formula)
+    assert first.formula == second.formula
+    assert first.text != second.text
+    assert all(float(f"{value:.3g}") == value for value in first.values.values())
+
+
+def test_a_sum_of_a_function_with_itself_is_that_function() -> None:
+    trial = optuna.trial.FixedTrial({"form": "sum", "sum.first": "gelu", "sum.second": "gelu", "sum.share": 0.2})
+    assert draw(trial, Search()).text == "gelu"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "words"),
+    [
+        ("gelu", {"lipschitz": 1.1}, "above 1.1"),
+        ("gelu", {"lipschitz": 1.12890414, "seconds": 5}, "above"),  # by 5e-9, which the grid cannot see
+        ("swish", {"monotone": True}, "decreases"),
+        ("swish", {"zeros": True}, "on no interval"),
+        ("smelu", {"smoothness": 2}, "fewer than 2"),
+        ("mish", {"cost": 0}, "more than 0 transcendental"),
+        ("tanh", {"limit": "relu"}, "not relu"),
+        ("exp(x)", {"lipschitz": 2.0}, "above 2"),
+        ("x * sigmoid(q * x)", {}, "no definition"),
+    ],
+)
+def test_what_breaks_a_promise_is_dropped_with_its_reason(text: str, asked: dict, words: str) -> None:
+    seconds = asked.pop("seconds", 5)
+    assert words in (examine(text, Constraints(**asked), seconds=seconds)[0].reason or "")
+
+
+def test_what_keeps_every_promise_has_a_certificate() -> None:
+    asked = Constraints(lipschitz=1.0, monotone=True, zeros=True, smoothness=1, cost=0, limit="relu")
+    half, two = examine("smelu", asked, seconds=20, values=[{"beta": 0.5}, {"beta": 2.0}])
+    assert half.reason is two.reason is None
+    assert half.certificate is not None
+    assert two.certificate is not None
+    assert [each["distance"]["upper"] for each in (half.certificate, two.certificate)] == ["0.125", "0.5"]
+
+
+def test_what_takes_too_long_is_open_and_not_passed() -> None:
+    text = "0.3 * swish(x, beta=1.2) + 0.7 * mollify(relu, epanechnikov, width=0.6)"
+    assert (examine(text, Constraints(lipschitz=1.5), seconds=1e-3)[0].reason or "").startswith(UNPROVED)
+
+
+def test_cost_counts_what_is_transcendental() -> None:
+    names = ("relu", "srelu", "x * sigmoid(x)", "tanh(x) + exp(-x**2)")
+    assert [cost_class(sk.get(name)) for name in names] == [0, 0, 1, 2]
+
+
+def test_candidates_of_one_formula_train_together_as_each_alone() -> None:
+    recipe = read_recipe(RECIPE)
+    around = Surroundings(recipe, recipe_examples(recipe))
+    values = ({"beta": 0.3}, {"beta": 1.0}, {"beta": 3.0})
+    chosen = Candidate("function", "swish", values[0]).chosen(learn=False)
+    together = around.do(Job(chosen, values, 2))
+    alone = [around.do(Job(Candidate("function", "swish", each).chosen(learn=False), (each,), 2))[0] for each in values]
+    assert together == [pytest.approx(each, rel=1e-5) for each in alone]
+    assert len({round(each[0], 6) for each in together}) == 3
+
+
+def test_a_recipe_with_a_search_is_written_and_read_again() -> None:
+    recipe = read_recipe(RECIPE)
+    assert read_recipe(to_yaml(recipe)) == recipe
+    assert recipe.search is not None
+    assert recipe.search.constraints.lipschitz == 1.3
+    with pytest.raises(RecipeError, match=r"search\.forms"):
+        read_recipe(RECIPE.replace("[function, mollify, gate]", "[functoin]"))
+
+
+def test_numbers_that_are_learned_move() -> None:
+    recipe = read_recipe(RECIPE.replace("seconds: 20", "learn: true"))
+    around = Surroundings(recipe, recipe_examples(recipe))
+    candidate = Candidate("gate", "x * sigmoid(b * x)", {"b": 1.0})
+    fixed, learned = (around.do(Job(candidate.chosen(learn=learn), (candidate.values,), 1)) for learn in (False, True))
+    assert fixed != learned
+    assert candidate.choice("gate", learn=True).learn is True
+
+
+@pytest.mark.parametrize("name", ["gleu", "squaf", "crrelu_exact", "x + 1"])
+def test_a_search_names_functions_with_a_formula(name: str) -> None:
+    with pytest.raises(RecipeError, match=r"search\.functions"):
+        read_recipe(RECIPE.replace("[relu, leaky_relu, srelu, swish]", f"[relu, {name}]"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("seeds: 3", "seeds: {count: 3, first: 2000000}"), "judged with others"),
+        (("\nsearch:", "\n# search:"), "no section 'search'"),
+        (("epochs: 4", "epochs: 4, engine: loop"), "one program"),
+    ],
+)
+def test_a_recipe_that_cannot_be_searched_is_refused(change: tuple[str, str], words: str, tmp_path: Path) -> None:
+    text = RECIPE.replace(*change)
+    if change[0].startswith("\nsearch"):
+        text = text.partition("# search")[0]
+    with pytest.raises(RecipeError, match=words):
+        search(read_recipe(text), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def numbers(place: Path) -> list[dict]:
+    """Every recorded candidate, without what depends on the clock."""
+    files = sorted((place / "generations").iterdir())
+    return [row for file in files for row in json.loads(file.read_text())["rows"]]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("search") / "whole"
+    search(read_recipe(RECIPE), out=place, processes=1)
+    return place
+
+
+def test_a_search_records_every_candidate_and_judges_with_fresh_seeds(whole: Path) -> None:
+    found = read_search(whole)
+    drawn = [each for each in found.tried if not each.is_baseline]
+    assert len(drawn) == 12
+    assert {each.candidate.formula for each in found.tried if each.is_baseline} == {"relu", "gelu"}
+    for each in drawn:
+        assert each.reason is not None or each.certificate is not None
+        assert bool(each.losses) == (each.reason is None)
+        if each.reason is None:
+            assert float((each.certificate or {})["lipschitz"]["upper"]) <= 1.3
+    halved = [each for each in drawn if each.reason is None and each.loss(4) == math.inf]
+    assert halved
+    assert all(each.loss(2) < math.inf for each in halved)
+    assert 1 <= len(found.finalists) <= 2
+    assert len({each.candidate.formula for each in found.finalists.values()}) == len(found.finalists)
+    trained = [outcome for outcome in found.outcomes if outcome.trial.kind == "train"]
+    assert {outcome.trial.activation.label for outcome in trained} == {"relu", "gelu", *found.finalists}
+    assert all(outcome.trial.seeds.numbers == (0, 1, 2) for outcome in trained)
+    record = json.loads((whole / "generations" / "0001.json").read_text())
+    assert not set(record["seeds"]) & {0, 1, 2}
+
+
+def test_luck_is_the_part_of_a_lead_that_fresh_seeds_do_not_confirm(whole: Path) -> None:
+    found = read_search(whole)
+    label, best = next(iter(found.finalists.items()))
+    relu = next(each for each in found.tried if each.candidate.formula == "relu")
+    losses = {
+        outcome.trial.activation.label: torch.tensor(outcome.validation["log_loss"]).mean().item()
+        for outcome in found.outcomes
+    }
+    lead = next(each for each in luck_of(found) if each.label == label)
+    assert lead.search == pytest.approx(relu.loss(4) - best.loss(4))
+    assert lead.fresh == pytest.approx(losses["relu"] - losses[label], abs=1e-6)
+    assert lead.share == pytest.approx(1 - lead.fresh / lead.search) or lead.search <= 0
+
+
+def test_the_page_and_the_files_of_the_finalists(whole: Path) -> None:
+    found = read_search(whole)
+    page = write_page(found, whole, command="softknee search small")
+    text = page.read_text()
+    assert "Keep relu" in text or "Use " in text
+    for label, each in found.finalists.items():
+        name = label.replace(" ", "_")
+        assert each.candidate.text in text
+        act = sk.get(str(page.parent / f"{name}.json"))
+        x = torch.linspace(-2, 2, 9)
+        torch.testing.assert_close(act(x), each.candidate.definition()(x))
+        own = (page.parent / f"{name}.md").read_text()
+        assert f'sk.get("{name}.json")' in own
+        assert "## Certified" in own
+    assert (whole / "judgement" / "report" / "index.html").exists()
+    for link in ("luck.svg", "front.svg"):
+        assert f"]({link})" in text
+        assert (page.parent / link).read_text().startswith("<svg")
+
+
+def test_nothing_on_the_front_is_beaten(whole: Path) -> None:
+    from softknee.lab.report import summarise
+
+    found = read_search(whole)
+    summary = summarise(judgement_recipe(found.recipe, found.finalists), found.outcomes)
+    front = pareto(summary)
+    assert front
+    for row in summary.judged:
+        score, spread = row.scores["accuracy"].value, row.differences["delta_1"].value
+        beaten = [
+            other.label
+            for other in summary.judged
+            if other.scores["accuracy"].value >= score
+            and other.differences["delta_1"].value <= spread
+            and (other.scores["accuracy"].value, other.differences["delta_1"].value) != (score, spread)
+        ]
+        assert (row in front) == (not beaten)
+
+
+CHILD = """
+import sys
+from softknee.lab.searching import search
+if __name__ == "__main__":
+    report = lambda text: print(text, flush=True)
+    search(sys.argv[1], out=sys.argv[2], resume=True, processes=int(sys.argv[3]), report=report)
+"""
+
+
+def started(command: list[str], folder: Path) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.mark.slow
+def test_killed_it_goes_on_to_what_it_would_have_been(whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(RECIPE)
+    (tmp_path / "child.py").write_text(CHILD)
+    out = tmp_path / "killed"
+    kills = 0
+    for wanted in ("the baselines", "candidates 1 to 4 of 12: proving", "trained for 4 epochs", "9 to 12", None):
+        command = [sys.executable, "child.py", "small.yaml", str(out), "1"]
+        with started(command, tmp_path) as child:
+            for line in child.stdout or ():
+                if wanted is not None and wanted in line:
+                    child.send_signal(signal.SIGKILL)
+                    kills += 1
+        assert child.returncode == (0 if wanted is None else -signal.SIGKILL)
+    assert kills == 4
+    kept, expected = numbers(out), numbers(whole)
+    for row in (*kept, *expected):
+        row.pop("number")  # what was drawn and given up has a number of the sampler, too
+    assert kept == expected
+
+
+@pytest.mark.slow
+def test_workers_end_with_who_was_killed_and_give_the_same(whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(RECIPE)
+    (tmp_path / "child.py").write_text(CHILD)
+    command = [sys.executable, "child.py", "small.yaml", str(tmp_path / "out"), "2"]
+    with started(command, tmp_path) as child:
+        assert any("proving" in line for line in child.stdout or ())
+        children = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+        workers = [int(word) for word in children.read_text().split()]
+        assert len(workers) >= 2
+        child.send_signal(signal.SIGKILL)
+    until = time.monotonic() + 60
+    while any(Path(f"/proc/{worker}").exists() for worker in workers) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]
+    with started(command, tmp_path) as child:
+        printed = list(child.stdout or ())
+    assert child.returncode == 0, printed
+    assert [row["text"] for row in numbers(tmp_path / "out")] == [row["text"] for row in numbers(whole)]
+
+
+def test_a_search_that_is_there_wants_resume_and_its_own_recipe(whole: Path) -> None:
+    with pytest.raises(StoreError, match="--resume"):
+        search(read_recipe(RECIPE), out=whole)
+    with pytest.raises(StoreError, match="another recipe"):
+        search(read_recipe(RECIPE.replace("candidates: 12", "candidates: 13")), out=whole, resume=True)
+    with pytest.raises(ParameterError, match="engine"):
+        search(read_recipe(RECIPE), out=whole, engine="lokal")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_torn_line_of_the_sampler_is_cut_off(whole: Path, tmp_path: Path) -> None:
+    from softknee.lab.studies.store import Folder
+
+    content = (whole / STORAGE).read_bytes()
+    (tmp_path / STORAGE).write_bytes(content + b'{"op_code": 4, "wor')
+    found = read_search(whole)
+    assert found.recipe.search is not None
+    study = open_study(Folder(tmp_path), found.recipe.search, generation=9, tried=found.tried, epochs=(2, 4))
+    assert len(study.trials) == 12
+    assert study.best_value == min(each.loss(4) for each in found.tried if not each.is_baseline)
+    assert (tmp_path / STORAGE).read_bytes().startswith(content + b"{")
+
+
+def test_the_definitions_of_a_search_are_collected() -> None:
+    import gc
+
+    from softknee.spec.activation import _by_key
+
+    recipe = read_recipe(RECIPE)
+    around = Surroundings(recipe, recipe_examples(recipe))
+
+    def once(width: float) -> None:
+        candidate = Candidate("mollify", "mollify(relu, triangle, width=w)", {"w": width})
+        around.do(Job(candidate.chosen(learn=False), (candidate.values,)))
+        around.do(Job(candidate.chosen(learn=False), (candidate.values,), 1))
+
+    once(0.31)
+    gc.collect()
+    before = len(_by_key)
+    for width in (0.32, 0.33, 0.34):
+        once(width)
+    gc.collect()
+    assert len(_by_key) <= before
+
+
+def test_a_function_at_its_defaults_is_a_program_of_its_own(tmp_path: Path) -> None:
+    """Drawn as such, or as a sum with itself; its parameters free or not: one formula, and not one program."""
+    text = RECIPE.replace("[function, mollify, gate]", "[function, sum]").replace("srelu, swish]", "swish]")
+    found = search(
+        read_recipe(text, settings=["search.candidates=16", "search.generation=16"]), out=tmp_path, processes=1
+    )
+    formulas = {}
+    for each in found.tried:
+        formulas.setdefault(each.candidate.formula, set()).add(tuple(each.candidate.values))
+    assert any(len(kinds) > 1 for kinds in formulas.values())
+    assert not [each.reason for each in found.tried if each.reason and each.reason.startswith("not trained")]
+
+
+RECORDS, GUIDE = (
+    Path(__file__).parents[1] / place for place in ("benchmarks/records/search-digits", "docs/guides/search.md")
+)
+
+
+def test_the_guide_says_what_the_records_say() -> None:
+    from softknee.lab.report import summarise
+    from softknee.lab.searching import luck_table
+
+    text, found = GUIDE.read_text(encoding="utf-8"), read_search(RECORDS)
+    for line in luck_table(found).markdown().splitlines()[2:]:
+        assert line in text
+    rows = {row.label: row for row in summarise(judgement_recipe(found.recipe, found.finalists), found.outcomes).rows}
+    for label in ("relu", "product 51", "gate 95"):
+        assert f"{100 * rows[label].scores['accuracy'].value:.2f} %" in text
+    assert rows["product 51"].verdicts["accuracy"].words == "better"
+    assert not any(row.verdicts["delta_1"].words.endswith("better") for row in rows.values() if row.verdicts)
+    cost = rows["gate 95"].cost
+    assert cost is not None
+    assert cost.train_ratio.low < 1.05
+    assert found.finalists["product 51"].candidate.text in text
+    reasons = [each.reason for each in found.tried if each.reason is not None]
+    proved = sum(not each.is_baseline and each.reason is None for each in found.tried)
+    unproved, above = (sum(word in reason for reason in reasons) for word in (UNPROVED, "is above 1.5"))
+    assert (proved, unproved, above, len(reasons)) == (758, 184, 56, 242)
+    for number in (proved, unproved, above):
+        assert re.search(rf"\b{number}\b", text)
