@@ -19,12 +19,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 from ...devices import need_device
-from ...errors import MissingToolError, ParameterError, RecipeError, did_you_mean
+from ...errors import ParameterError, RecipeError, did_you_mean, need_package
 from ...files import write_whole
 from ...measure.record import Record
 from ..studies.engine import Stopping, StudyStopped, plain_path
@@ -446,13 +445,7 @@ def _cut_torn_line(file: Path) -> None:
 
 
 def _optuna() -> Any:
-    if find_spec("optuna") is None:
-        raise MissingToolError(
-            "A search needs the package 'optuna', which is not installed. Install it with: pip install "
-            "'softknee[search]'"
-        )
-    import optuna
-
+    optuna = need_package("optuna", "A search needs the package 'optuna'", "search")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 
