@@ -1,0 +1,410 @@
+"""Layers with a learned function on every edge (Kolmogorov-Arnold networks), and what is proved of them.
+
+    out_o = bias_o + sum_i phi_oi(x_i),    phi_oi(x) = sum_g z_oig b_g(u) + w_oi base(x),    u = (x - start_i) / step_i
+
+All edges of an input share the functions b_g, so that a layer is one product of the values b_g(u_i), a matrix of
+batch x (n_in G), with the table z; no tensor of batch x n_in x n_out exists. Two kinds of b_g:
+
+    soft table   b_g = e^(-h (u - g)^2) / sum_j e^(-h (u - j)^2): every edge is a SQUAF over all points of its grid
+    spline       b_g = f(u - g + 1) - 2 f(u - g) + f(u - g - 1) of a soft ReLU f: a mollified hat. For f the ReLU it is
+                 the hat itself, for SmeLU with beta = 1/2 the quadratic B-spline, and for ReLU mollified with a
+                 triangle of width 1 the cubic B-spline of Liu et al.
+
+A window of five points with a gathered product was tried against the full sum: on a CPU it is slower up to grids of
+65 points, and it jumps where it slides.
+
+References: Z. Liu et al., KAN: Kolmogorov-Arnold networks (2024); the SQUAF paper, equation 10, for the soft table.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, ParameterError
+from .make import make
+from .module import Pointwise
+from .parameters import leaf_of_graph, refuse_script, require_count, require_number, require_tensor
+
+if TYPE_CHECKING:
+    from .kan_forms import ClosedForms
+
+SPLINE = "mollify(relu, triangle, width=1)"  # its second difference is the cubic B-spline
+_BEYOND = 4.0  # steps beyond the first and the last point at which u is held: the soft table is flat there to 1e-5
+_LOOKS = 8  # places per step of the grid at which edges are looked at
+_NOISE = 0.1
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What `KANLinear.prune_` did.
+
+    edges: how many are left.
+    gone:  how many were taken away by this call.
+    error: for each output the sum of half the ranges of what was taken away: how far it can have moved, as far as the
+           places that were looked at show.
+    """
+
+    edges: int
+    gone: int
+    error: Tensor
+
+
+class KANLinear(nn.Module):
+    """A layer with a function of its own on each of its n_in x n_out edges: out_o = bias_o + sum_i phi_oi(x_i).
+
+    Args:
+        n_in, n_out: sizes of the last dimension of input and output.
+        edge: "squaf" for a soft table; "spline" for cubic B-splines; or any soft ReLU by name, text or definition
+            ("srelu", "smelu(beta=0.5)", "mollify(relu, bump)"), whose second differences are the spline's functions.
+            Widths are in steps of the grid.
+        grid: how many points an edge has. The first and the last lie one step outside of [low, high].
+        low, high: the inputs that the grid is for; `update_grid_` takes them from data. Beyond the grid a soft table
+            is flat, a spline is 0, and the base goes on.
+        base: a function whose multiple w_oi base(x) is added to each edge; None for none.
+        sharpness: h of the soft table, alpha q^2 of a SQUAF.
+        learn: parameters of the soft ReLU that are learned, one for the layer, as in `sk.nn.make`.
+        device, dtype: of the parameters.
+
+    >>> import softknee as sk, torch
+    >>> net = torch.nn.Sequential(sk.nn.KANLinear(2, 5), sk.nn.KANLinear(5, 1, edge="spline"))
+    >>> net(torch.zeros(3, 2)).shape
+    torch.Size([3, 1])
+    >>> net[0]
+    KANLinear(
+      n_in=2, n_out=5, edge='squaf', grid=11
+      (base): Swish(beta=1)
+    )
+    """
+
+    start: Tensor
+    step: Tensor
+    kept: Tensor
+
+    def __init__(
+        self,
+        n_in: int,
+        n_out: int,
+        *,
+        edge: Any = "squaf",
+        grid: int = 11,
+        low: float = -1.0,
+        high: float = 1.0,
+        base: Any = "silu",
+        sharpness: float = 1.5,
+        learn: bool | str | Iterable[str] = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        for name, count, least in (("n_in", n_in, 1), ("n_out", n_out, 1), ("grid", grid, 5)):
+            require_count("KANLinear", name, count, least=least)
+        require_number("KANLinear", "sharpness", sharpness)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ParameterError(f"KANLinear: low must be below high, both finite, and {low!r}, {high!r} were given.")
+        self.n_in, self.n_out, self.sharpness = int(n_in), int(n_out), float(sharpness)
+        self.edge = edge if isinstance(edge, str) else getattr(edge, "name", type(edge).__name__)
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.knee = None if edge == "squaf" else _knee(SPLINE if edge == "spline" else edge, learn, where)
+        if self.knee is None and learn is not False:
+            raise ParameterError("KANLinear: learn names parameters of a soft ReLU, and the table is always learned.")
+        self.base = None if base is None else make(base, **where)
+        step = (high - low) / (grid - 3)
+        self.register_buffer("start", torch.full((n_in,), low - step, **where))
+        self.register_buffer("step", torch.full((n_in,), step, **where))
+        self.register_buffer("kept", torch.ones(n_in, 1, n_out, **where))
+        self.table = nn.Parameter(torch.empty(n_in, grid + (base is not None), n_out, **where))
+        self.bias = nn.Parameter(torch.empty(n_out, **where))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the edges anew: small noise in the table, and the weights of the base as those of a linear layer."""
+        nn.init.normal_(self.table, std=_NOISE / self.n_in**0.5)
+        if self.base is not None:
+            nn.init.uniform_(self.table[:, -1], -(self.n_in**-0.5), self.n_in**-0.5)
+        nn.init.zeros_(self.bias)
+        self.kept.fill_(1.0)
+
+    @property
+    def grid(self) -> int:
+        """How many points an edge has."""
+        return self.table.shape[1] - (self.base is not None)
+
+    # -- computing --------------------------------------------------------------------------------------
+
+    def forward(self, input: Tensor) -> Tensor:
+        if (node := leaf_of_graph(self, input)) is not None:
+            return node
+        require_tensor("KANLinear", input)
+        if not input.is_floating_point() or not input.dim() or input.shape[-1] != self.n_in:
+            raise InputError(
+                f"KANLinear takes real floating-point tensors of shape (..., {self.n_in}), and one of shape "
+                f"{tuple(input.shape)} and {input.dtype} was given."
+            )
+        values = self.features(input).flatten(-2).to(self.table.dtype)
+        return values @ (self.table * self.kept).flatten(0, 1) + self.bias
+
+    def features(self, input: Tensor) -> Tensor:
+        """b_g(u_i) and behind them base(x_i), of shape (..., n_in, grid + 1), in float32 at least."""
+        x = input.to(torch.promote_types(input.dtype, torch.float32))
+        values = self._basis((x - self.start) / self.step, self.grid)
+        return values if self.base is None else torch.cat([values, self.base(x).unsqueeze(-1)], dim=-1)
+
+    def _basis(self, u: Tensor, grid: int) -> Tensor:
+        """b_g(u) for each of the points 0..grid-1, behind the dimensions of u."""
+        u = u.clamp(-_BEYOND, grid - 1 + _BEYOND).unsqueeze(-1)  # an infinite input is as good as one far out
+        if self.knee is None:
+            root = self.sharpness**0.5
+            points = torch.arange(grid, device=u.device, dtype=u.dtype) * root
+            return torch.softmax(-(u * root - points).square(), dim=-1)
+        ramps = self.knee(u - torch.arange(-1, grid + 1, device=u.device, dtype=u.dtype))
+        return ramps[..., 2:] - 2 * ramps[..., 1:-1] + ramps[..., :-2]
+
+    def edges(self, input: Tensor) -> Tensor:
+        """phi_oi(x_i), each edge by itself, of shape (..., n_in, n_out): for looking at them, not for training."""
+        return torch.einsum("...ig,igo->...io", self.features(input).to(self.table.dtype), self.table * self.kept)
+
+    # -- the grid ---------------------------------------------------------------------------------------
+
+    @property
+    def low(self) -> Tensor:
+        """Where the grid's range begins, for each input."""
+        return self.start + self.step
+
+    @property
+    def high(self) -> Tensor:
+        """Where the grid's range ends, for each input."""
+        return self.start + (self.grid - 2) * self.step
+
+    def places(self, looks: int = _LOOKS) -> Tensor:
+        """Places spread evenly over the range of each input, (places, n_in): `looks` per step of the grid."""
+        share = torch.linspace(0, 1, looks * (self.grid - 3) + 1, device=self.start.device, dtype=torch.float64)
+        return self.low.double() + share[:, None] * (self.high.double() - self.low.double())
+
+    @torch.no_grad()
+    def update_grid_(self, input: Tensor, *, grid: int | None = None, margin: float = 0.05) -> float:
+        """Lay the grids over the range of these inputs, and fit the tables so that the edges stay as they are there.
+
+        Args:
+            input: examples of what reaches the layer, (..., n_in).
+            grid: another number of points; the table is then a new parameter, and an optimiser must be made anew.
+            margin: what is added to the range on either side, as a share of it.
+
+        Returns the largest change of an edge on the new ranges.
+        """
+        grid = self.grid if grid is None else grid
+        require_count("update_grid_", "grid", grid, least=5)
+        require_number("update_grid_", "margin", margin, zero=True)
+        seen = input.detach().reshape(-1, self.n_in).double() if input.shape[-1:] == (self.n_in,) else input[:0]
+        if not len(seen) or not bool(seen.isfinite().all()):
+            raise InputError(
+                f"update_grid_ needs finite examples of shape (..., {self.n_in}), and a tensor of shape "
+                f"{tuple(input.shape)} was given; leave out examples that are not finite."
+            )
+        low, high = seen.amin(0), seen.amax(0)
+        width = torch.where(high > low, high - low, self.high.double() - self.low.double())
+        low, step = low - margin * width, (1 + 2 * margin) * width / (grid - 3)
+        points = torch.arange(_LOOKS * (grid - 3) + 1, device=low.device).double() / _LOOKS
+        places = low + points[:, None] * step
+        wide = self._float64()
+        before = wide.edges(places)
+        wide.start, wide.step = low - step, step
+        empty = wide.table.new_zeros(self.n_in, grid, self.n_out)
+        wide.table = nn.Parameter(torch.cat([empty, wide.table[:, self.grid :]], dim=1), requires_grad=False)
+        missing = before - wide.edges(places)  # what the base does not do
+        rows = wide._basis(points + 1.0, grid)  # the same for each input, in steps of its grid
+        wide.table[:, :grid] = torch.einsum("gm,mio->igo", torch.linalg.pinv(rows), missing)
+        moved = float((wide.edges(places) - before).abs().max())
+        self.start.copy_(wide.start)
+        self.step.copy_(wide.step)
+        if grid == self.grid:
+            self.table.copy_(wide.table)
+        else:
+            self.table = nn.Parameter(wide.table.to(self.table), requires_grad=self.table.requires_grad)
+        return moved
+
+    def _float64(self) -> KANLinear:
+        """A copy in double precision."""
+        return copy.deepcopy(self).double().requires_grad_(False)
+
+    # -- pruning ----------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def prune_(self, tolerance: float, input: Tensor | None = None) -> Pruned:
+        """Replace every edge whose range is at most the tolerance by a constant, which the bias takes over.
+
+        Args:
+            tolerance: the largest difference of two values of an edge that is taken away.
+            input: what the ranges are taken over; left out, eight places per step of each grid.
+
+        An edge that is gone stays away in training; `reset_parameters` brings all back.
+        """
+        require_number("prune_", "tolerance", tolerance, zero=True)
+        wide = self._float64()
+        values = wide.edges(self.places() if input is None else input.double().reshape(-1, self.n_in))
+        if not len(values):
+            raise InputError("prune_ needs examples to see the range of an edge on; leave the input out for the grid.")
+        low, high = values.amin(0), values.amax(0)
+        gone = (high - low <= tolerance) & (self.kept[:, 0] > 0)
+        self.bias += torch.where(gone, (low + high) / 2, 0.0).sum(0).to(self.bias)
+        self.kept[:, 0].masked_fill_(gone, 0.0)
+        error = torch.where(gone, (high - low) / 2, 0.0).sum(0)
+        return Pruned(int(self.kept.sum()), int(gone.sum()), error)
+
+    # -- what is proved ---------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def lipschitz(self) -> Tensor:
+        """A Lipschitz constant of each edge, (n_out, n_in) in float64: no slope is larger in absolute value.
+
+        The slope of an edge is a sum of its table's differences with weights that are not negative: for a soft table
+        they add up to the slope of the mean point, 2 h Var(g), whose largest value is bounded cell by cell; for a
+        spline of a convex soft ReLU to at most 1. So the constant is kappa max|z_(g+1) - z_g| / step + |w| L(base).
+        Numbers are float64 and rounded up by 1e-9 of themselves.
+        """
+        table = (self.table * self.kept).double()
+        z = table[:, : self.grid]
+        if self.knee is None:
+            kappa = spread_bound(self.grid, self.sharpness)
+        else:
+            kappa = _convex(self.knee)
+            z = nn.functional.pad(z, (0, 0, 1, 1))  # a spline is 0 beyond its grid
+        slopes = kappa * z.diff(dim=1).abs().amax(1) / self.step.double()[:, None]
+        if self.base is not None:
+            slopes = slopes + constant_of(self.base) * table[:, -1].abs()
+        return (1 + 1e-9) * slopes.T
+
+    def closed_forms(self, tolerance: float, *, library: Iterable[str] | None = None) -> ClosedForms:
+        """Replace every edge by a closed form a f(b x + c) + d or a smaller soft table; see `ClosedForms`."""
+        from .kan_forms import LIBRARY, find_forms
+
+        return find_forms(self, tolerance, tuple(LIBRARY if library is None else library))
+
+    def __prepare_scriptable__(self) -> Self:
+        refuse_script(self)
+
+    def extra_repr(self) -> str:
+        gone = self.kept.numel() - int(self.kept.sum()) if not self.kept.is_meta else 0
+        pruned = f", pruned={gone}" if gone else ""
+        return f"n_in={self.n_in}, n_out={self.n_out}, edge={self.edge!r}, grid={self.grid}{pruned}"
+
+
+def _knee(edge: Any, learn: bool | str | Iterable[str], where: dict[str, Any]) -> Pointwise:
+    knee = make(edge, learn=learn, **where)
+    definition = knee.definition if isinstance(knee, Pointwise) else None
+    if not isinstance(knee, Pointwise) or definition is None or "relu" not in (definition.name, definition.limit):
+        raise ParameterError(
+            f"KANLinear: edge must be 'squaf', 'spline' or a soft ReLU, such as 'srelu', 'smelu' or 'softplus', whose "
+            f"second differences are local; {edge!r} has no ReLU as its limit. As the base it can stand on every edge."
+        )
+    return knee
+
+
+@functools.lru_cache(maxsize=64)
+def spread_bound(grid: int, sharpness: float) -> float:
+    """An upper bound of 2 h Var(g) over all u: the largest slope of the mean point of a soft table.
+
+    In a cell of u each weight is between its values at the cell's ends, relative to that of the nearest point; and a
+    variance is at most the mean square about any other number.
+
+    >>> 1.03 < spread_bound(11, 1.5) < 1.05
+    True
+    """
+    cells = 512
+    largest = 0.0
+    points = torch.arange(grid, dtype=torch.float64)
+    for first in range(-int(_BEYOND), grid - 1 + int(_BEYOND)):
+        ends = first + torch.linspace(0, 1, cells + 1, dtype=torch.float64)
+        middle = ((ends[:-1] + ends[1:]) / 2)[:, None]
+        centre = middle.round().clamp(0, grid - 1)
+        away = points - centre
+        logs = [
+            2 * sharpness * (end[:, None] - centre) * away - sharpness * away.square() for end in (ends[:-1], ends[1:])
+        ]
+        upper, lower = torch.maximum(*logs).exp(), torch.minimum(*logs).exp()
+        mean = (upper * points).sum(1, keepdim=True) / upper.sum(1, keepdim=True)
+        squares = (upper * (points - mean).square()).sum(1) / lower.sum(1)
+        largest = max(largest, float(squares.max()))
+    return 2 * sharpness * largest * (1 + 1e-9)
+
+
+def _values(module: Pointwise) -> dict[str, float]:
+    return {p.name: module.effective(p).double().item() for p in module.params}
+
+
+def _convex(knee: nn.Module) -> float:
+    """1, the total variation of the slope of a convex soft ReLU; others are refused."""
+    if isinstance(knee, nn.ReLU) or (isinstance(knee, Pointwise) and knee.definition.name == "relu"):
+        return 1.0
+    from ..design.proof.certify import certify
+
+    assert isinstance(knee, Pointwise)
+    if not certify(knee.definition.derivative(1), **_values(knee)).monotone:
+        raise ParameterError(
+            f"KANLinear: the bound of a spline's slope needs a convex soft ReLU, and {knee.definition.name} is not "
+            "proved to be one; 'spline', 'srelu', 'smelu' and 'softplus' are."
+        )
+    return 1.0
+
+
+def constant_of(module: nn.Module) -> float:
+    """The certified Lipschitz constant of an element-wise module, from above."""
+    from ..design.proof.certify import certify
+
+    if not isinstance(module, Pointwise):
+        raise ParameterError(
+            f"A Lipschitz constant is proved of softknee's own functions, not of {type(module).__name__}."
+        )
+    return math.nextafter(float(certify(module.definition, **_values(module)).lipschitz.upper), math.inf)
+
+
+@torch.no_grad()
+def jacobian_bound(model: nn.Module) -> Tensor:
+    """A bound of |d out_o / d x_i| for all inputs, as a matrix (n_out, n_in) in float64.
+
+    A product of matrices is entry by entry at most the product of bounds of their entries: this is the product of the
+    layers' bounds, `KANLinear.lipschitz` and the absolute weights of linear layers. Norms of it are certified Lipschitz
+    constants of the network: `matrix_norm(2)` for distances, `.sum(1).max()` for the largest change of one output.
+
+    model: a KANLinear, a linear layer, an element-wise function of the zoo, or a Sequential of these.
+
+    >>> import softknee as sk, torch
+    >>> layer = sk.nn.KANLinear(2, 1, grid=5)
+    >>> with torch.no_grad():
+    ...     _ = layer.table.zero_()
+    ...     layer.table[:, -1] = 1.0  # silu(x) + silu(y)
+    >>> sk.nn.jacobian_bound(layer)
+    tensor([[1.0998, 1.0998]], dtype=torch.float64)
+    """
+    layers = list(model) if isinstance(model, nn.Sequential) else [model]
+    bound: Tensor | None = None
+    for layer in layers:
+        if isinstance(layer, nn.Sequential):
+            matrix: Tensor | float = jacobian_bound(layer)
+        elif isinstance(layer, KANLinear):
+            matrix = layer.lipschitz()
+        elif isinstance(layer, nn.Linear):
+            matrix = layer.weight.double().abs()
+        elif isinstance(layer, Pointwise):
+            matrix = constant_of(layer)
+        elif isinstance(layer, nn.Identity | nn.Dropout | nn.Flatten):
+            continue
+        else:
+            raise InputError(
+                f"jacobian_bound takes a Sequential of KANLinear, nn.Linear and functions of the zoo, and one of its "
+                f"layers is a {type(layer).__name__}."
+            )
+        bound = matrix if bound is None else matrix * bound if isinstance(matrix, float) else matrix @ bound
+    assert bound is not None
+    return bound
+
+
+__all__ = ["KANLinear", "Pruned", "jacobian_bound"]
