@@ -38,8 +38,33 @@ if TYPE_CHECKING:
 
 SPLINE = "mollify(relu, triangle, width=1)"  # its second difference is the cubic B-spline
 _BEYOND = 4.0  # steps beyond the first and the last point at which u is held: the soft table is flat there to 1e-5
+_SHARPEST = 100.0
 _LOOKS = 8  # places per step of the grid at which edges are looked at
 _NOISE = 0.1
+
+
+class _SoftTable(torch.autograd.Function):
+    """Weights of the points 0..grid-1 at u. Of the forward pass nothing is kept but the weights themselves."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(u: Tensor, points: Tensor, sharpness: float) -> Tensor:
+        away = u.unsqueeze(-1) - points
+        weights = away.mul_(away).mul_(-sharpness).exp_()
+        return weights.div_(weights.sum(-1, keepdim=True))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, points, ctx.sharpness = inputs
+        ctx.save_for_backward(output, points)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore
+        weights, points = ctx.saved_tensors
+        pull = gradient * weights
+        slope = (pull @ points) - (weights @ points) * pull.sum(-1)
+        return 2 * ctx.sharpness * slope, None, None
 
 
 @dataclass(frozen=True)
@@ -86,7 +111,7 @@ class KANLinear(nn.Module):
 
     start: Tensor
     step: Tensor
-    kept: Tensor
+    kept: Tensor | None
 
     def __init__(
         self,
@@ -107,6 +132,8 @@ class KANLinear(nn.Module):
         for name, count, least in (("n_in", n_in, 1), ("n_out", n_out, 1), ("grid", grid, 5)):
             require_count("KANLinear", name, count, least=least)
         require_number("KANLinear", "sharpness", sharpness)
+        if sharpness > _SHARPEST:
+            raise ParameterError(f"KANLinear: sharpness must be at most {_SHARPEST:g}, and {sharpness!r} was given.")
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ParameterError(f"KANLinear: low must be below high, both finite, and {low!r}, {high!r} were given.")
         self.n_in, self.n_out, self.sharpness = int(n_in), int(n_out), float(sharpness)
@@ -119,8 +146,9 @@ class KANLinear(nn.Module):
         step = (high - low) / (grid - 3)
         self.register_buffer("start", torch.full((n_in,), low - step, **where))
         self.register_buffer("step", torch.full((n_in,), step, **where))
-        self.register_buffer("kept", torch.ones(n_in, 1, n_out, **where))
-        self.table = nn.Parameter(torch.empty(n_in, grid + (base is not None), n_out, **where))
+        self.register_buffer("kept", None)
+        self.table = nn.Parameter(torch.empty(n_in, grid, n_out, **where))
+        self.weight = nn.Parameter(torch.empty(n_in, n_out, **where)) if base is not None else None
         self.bias = nn.Parameter(torch.empty(n_out, **where))
         self.reset_parameters()
 
@@ -128,15 +156,15 @@ class KANLinear(nn.Module):
     def reset_parameters(self) -> None:
         """Draw the edges anew: small noise in the table, and the weights of the base as those of a linear layer."""
         nn.init.normal_(self.table, std=_NOISE / self.n_in**0.5)
-        if self.base is not None:
-            nn.init.uniform_(self.table[:, -1], -(self.n_in**-0.5), self.n_in**-0.5)
+        if self.weight is not None:
+            nn.init.uniform_(self.weight, -(self.n_in**-0.5), self.n_in**-0.5)
         nn.init.zeros_(self.bias)
-        self.kept.fill_(1.0)
+        self.kept = None
 
     @property
     def grid(self) -> int:
         """How many points an edge has."""
-        return self.table.shape[1] - (self.base is not None)
+        return self.table.shape[1]
 
     # -- computing --------------------------------------------------------------------------------------
 
@@ -149,28 +177,37 @@ class KANLinear(nn.Module):
                 f"KANLinear takes real floating-point tensors of shape (..., {self.n_in}), and one of shape "
                 f"{tuple(input.shape)} and {input.dtype} was given."
             )
-        values = self.features(input).flatten(-2).to(self.table.dtype)
-        return values @ (self.table * self.kept).flatten(0, 1) + self.bias
-
-    def features(self, input: Tensor) -> Tensor:
-        """b_g(u_i) and behind them base(x_i), of shape (..., n_in, grid + 1), in float32 at least."""
         x = input.to(torch.promote_types(input.dtype, torch.float32))
-        values = self._basis((x - self.start) / self.step, self.grid)
-        return values if self.base is None else torch.cat([values, self.base(x).unsqueeze(-1)], dim=-1)
+        table, weight = self._kept_parts()
+        out = self.basis(x).flatten(-2).to(table.dtype) @ table.flatten(0, 1) + self.bias
+        return out if self.base is None or weight is None else out + self.base(x).to(weight.dtype) @ weight
+
+    def _kept_parts(self) -> tuple[Tensor, Tensor | None]:
+        """The table and the base's weights, 0 where edges are pruned."""
+        if self.kept is None:
+            return self.table, self.weight
+        return self.table * self.kept.unsqueeze(1), None if self.weight is None else self.weight * self.kept
+
+    def basis(self, input: Tensor) -> Tensor:
+        """b_g(u_i) for each input and each point, of shape (..., n_in, grid)."""
+        return self._basis((input - self.start) / self.step, self.grid)
 
     def _basis(self, u: Tensor, grid: int) -> Tensor:
-        """b_g(u) for each of the points 0..grid-1, behind the dimensions of u."""
-        u = u.clamp(-_BEYOND, grid - 1 + _BEYOND).unsqueeze(-1)  # an infinite input is as good as one far out
+        beyond = min(_BEYOND, (60 / self.sharpness) ** 0.5)  # e^-60 is above 0 in float32
+        u = u.clamp(-beyond, grid - 1 + beyond)  # an infinite input is as good as one far out
         if self.knee is None:
-            root = self.sharpness**0.5
-            points = torch.arange(grid, device=u.device, dtype=u.dtype) * root
-            return torch.softmax(-(u * root - points).square(), dim=-1)
-        ramps = self.knee(u - torch.arange(-1, grid + 1, device=u.device, dtype=u.dtype))
+            points = torch.arange(grid, device=u.device, dtype=u.dtype)
+            return _SoftTable.apply(u, points, self.sharpness)  # pyright: ignore[reportReturnType]
+        ramps = self.knee(u.unsqueeze(-1) - torch.arange(-1, grid + 1, device=u.device, dtype=u.dtype))
         return ramps[..., 2:] - 2 * ramps[..., 1:-1] + ramps[..., :-2]
 
     def edges(self, input: Tensor) -> Tensor:
         """phi_oi(x_i), each edge by itself, of shape (..., n_in, n_out): for looking at them, not for training."""
-        return torch.einsum("...ig,igo->...io", self.features(input).to(self.table.dtype), self.table * self.kept)
+        table, weight = self._kept_parts()
+        values = torch.einsum("...ig,igo->...io", self.basis(input).to(table.dtype), table)
+        if self.base is None or weight is None:
+            return values
+        return values + self.base(input).to(weight.dtype).unsqueeze(-1) * weight
 
     # -- the grid ---------------------------------------------------------------------------------------
 
@@ -217,11 +254,10 @@ class KANLinear(nn.Module):
         wide = self._float64()
         before = wide.edges(places)
         wide.start, wide.step = low - step, step
-        empty = wide.table.new_zeros(self.n_in, grid, self.n_out)
-        wide.table = nn.Parameter(torch.cat([empty, wide.table[:, self.grid :]], dim=1), requires_grad=False)
+        wide.table = nn.Parameter(wide.table.new_zeros(self.n_in, grid, self.n_out), requires_grad=False)
         missing = before - wide.edges(places)  # what the base does not do
         rows = wide._basis(points + 1.0, grid)  # the same for each input, in steps of its grid
-        wide.table[:, :grid] = torch.einsum("gm,mio->igo", torch.linalg.pinv(rows), missing)
+        wide.table[:] = torch.einsum("gm,mio->igo", torch.linalg.pinv(rows), missing)
         moved = float((wide.edges(places) - before).abs().max())
         self.start.copy_(wide.start)
         self.step.copy_(wide.step)
@@ -253,11 +289,17 @@ class KANLinear(nn.Module):
         if not len(values):
             raise InputError("prune_ needs examples to see the range of an edge on; leave the input out for the grid.")
         low, high = values.amin(0), values.amax(0)
-        gone = (high - low <= tolerance) & (self.kept[:, 0] > 0)
+        kept = torch.ones_like(self.table[:, 0]) if self.kept is None else self.kept
+        gone = (high - low <= tolerance) & (kept > 0)
         self.bias += torch.where(gone, (low + high) / 2, 0.0).sum(0).to(self.bias)
-        self.kept[:, 0].masked_fill_(gone, 0.0)
+        self.kept = kept.masked_fill(gone, 0.0)
         error = torch.where(gone, (high - low) / 2, 0.0).sum(0)
         return Pruned(int(self.kept.sum()), int(gone.sum()), error)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:  # as torch calls it
+        kept = state_dict.get(f"{prefix}kept")  # there is one once edges were pruned
+        self.kept = None if kept is None else torch.ones_like(self.table[:, 0])
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     # -- what is proved ---------------------------------------------------------------------------------
 
@@ -270,16 +312,16 @@ class KANLinear(nn.Module):
         spline of a convex soft ReLU to at most 1. So the constant is kappa max|z_(g+1) - z_g| / step + |w| L(base).
         Numbers are float64 and rounded up by 1e-9 of themselves.
         """
-        table = (self.table * self.kept).double()
-        z = table[:, : self.grid]
+        table, weight = self._kept_parts()
+        z = table.double()
         if self.knee is None:
             kappa = spread_bound(self.grid, self.sharpness)
         else:
             kappa = _convex(self.knee)
             z = nn.functional.pad(z, (0, 0, 1, 1))  # a spline is 0 beyond its grid
         slopes = kappa * z.diff(dim=1).abs().amax(1) / self.step.double()[:, None]
-        if self.base is not None:
-            slopes = slopes + constant_of(self.base) * table[:, -1].abs()
+        if self.base is not None and weight is not None:
+            slopes = slopes + constant_of(self.base) * weight.double().abs()
         return (1 + 1e-9) * slopes.T
 
     def closed_forms(self, tolerance: float, *, library: Iterable[str] | None = None) -> ClosedForms:
@@ -292,8 +334,7 @@ class KANLinear(nn.Module):
         refuse_script(self)
 
     def extra_repr(self) -> str:
-        gone = self.kept.numel() - int(self.kept.sum()) if not self.kept.is_meta else 0
-        pruned = f", pruned={gone}" if gone else ""
+        pruned = "" if self.kept is None or self.kept.is_meta else f", pruned={int((self.kept == 0).sum())}"
         return f"n_in={self.n_in}, n_out={self.n_out}, edge={self.edge!r}, grid={self.grid}{pruned}"
 
 
@@ -380,7 +421,7 @@ def jacobian_bound(model: nn.Module) -> Tensor:
     >>> layer = sk.nn.KANLinear(2, 1, grid=5)
     >>> with torch.no_grad():
     ...     _ = layer.table.zero_()
-    ...     layer.table[:, -1] = 1.0  # silu(x) + silu(y)
+    ...     _ = layer.weight.fill_(1.0)  # silu(x) + silu(y)
     >>> sk.nn.jacobian_bound(layer)
     tensor([[1.0998, 1.0998]], dtype=torch.float64)
     """

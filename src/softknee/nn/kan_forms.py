@@ -63,7 +63,7 @@ class ClosedForms:
     >>> layer = sk.nn.KANLinear(1, 1, base="tanh")
     >>> with torch.no_grad():
     ...     _ = layer.table.zero_()
-    ...     layer.table[:, -1] = 2.0
+    ...     _ = layer.weight.fill_(2.0)
     >>> forms = layer.closed_forms(1e-3)
     >>> forms.edges[0].function, forms.error < 1e-3
     ('tanh', True)
@@ -139,7 +139,8 @@ def find_forms(layer: KANLinear, tolerance: float, library: Sequence[str]) -> Cl
     require_number("closed_forms", "tolerance", tolerance)
     wide = layer._float64().cpu()
     middle, half = (wide.low + wide.high) / 2, (wide.high - wide.low) / 2
-    place_i, place_o = wide.kept[:, 0].nonzero().T
+    kept = torch.ones_like(wide.table[:, 0]) if wide.kept is None else wide.kept
+    place_i, place_o = kept.nonzero().T
     s = torch.linspace(-1, 1, _SAMPLES, dtype=torch.float64)
     y = wide.edges(middle + s[:, None] * half)[:, place_i, place_o].T  # (edges, samples)
     looks = wide.places(_LOOKS)
