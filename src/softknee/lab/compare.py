@@ -21,6 +21,7 @@ from ..train.arguments import tensor_of
 from .checkpoint import CheckpointError, load_checkpoint
 from .data.files import need_package
 from .data.images import DATA_SETS
+from .networks import OF_ROWS
 from .studies.examples import Examples, load_examples, read_arrays
 from .studies.own_functions import find_function, takes
 from .studies.recipe import Data
@@ -305,7 +306,7 @@ def read_predictor(
         return Predictor(
             name=path.name,
             models=(checkpoint.model,),
-            flat=checkpoint.builder == "mlp",
+            flat=checkpoint.builder in OF_ROWS,
             data=data if isinstance(data, str) else None,
         )
     if ending in _PICKLED:
