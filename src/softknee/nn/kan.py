@@ -40,7 +40,7 @@ SPLINE = "mollify(relu, triangle, width=1)"  # its second difference is the cubi
 _BEYOND = 4.0  # steps beyond the first and the last point at which u is held: the soft table is flat there to 1e-5
 _SHARPEST = 100.0
 _LOOKS = 8  # places per step of the grid at which edges are looked at
-_NOISE = 0.1
+_NOISE = 0.03
 
 
 class _SoftTable(torch.autograd.Function):
@@ -155,7 +155,7 @@ class KANLinear(nn.Module):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw the edges anew: small noise in the table, and the weights of the base as those of a linear layer."""
-        nn.init.normal_(self.table, std=_NOISE / self.n_in**0.5)
+        nn.init.normal_(self.table, std=_NOISE / self.gain / self.n_in**0.5)
         if self.weight is not None:
             nn.init.uniform_(self.weight, -(self.n_in**-0.5), self.n_in**-0.5)
         nn.init.zeros_(self.bias)
@@ -165,6 +165,17 @@ class KANLinear(nn.Module):
     def grid(self) -> int:
         """How many points an edge has."""
         return self.table.shape[1]
+
+    @property
+    def gain(self) -> float:
+        """z is so many times the parameter `table`: the mean square of b_g is about 1 / grid, that of gain b_g about 1,
+        as the base has it, which keeps the steps of an optimiser alike for both."""
+        return self.table.shape[1] ** 0.5
+
+    @property
+    def z(self) -> Tensor:
+        """The values at the points of each edge, (n_in, grid, n_out); 0 where it is pruned."""
+        return self.gain * self._kept_parts()[0]
 
     # -- computing --------------------------------------------------------------------------------------
 
@@ -179,7 +190,9 @@ class KANLinear(nn.Module):
             )
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         table, weight = self._kept_parts()
-        out = self.basis(x).flatten(-2).to(table.dtype) @ table.flatten(0, 1) + self.bias
+        values = self.basis(x).reshape(math.prod(x.shape[:-1]), self.n_in * self.grid).to(table.dtype)
+        out = torch.addmm(self.bias, values, table.flatten(0, 1), alpha=self.gain).unflatten(0, x.shape[:-1] or (1,))
+        out = out if x.dim() > 1 else out[0]
         return out if self.base is None or weight is None else out + self.base(x).to(weight.dtype) @ weight
 
     def _kept_parts(self) -> tuple[Tensor, Tensor | None]:
@@ -203,8 +216,8 @@ class KANLinear(nn.Module):
 
     def edges(self, input: Tensor) -> Tensor:
         """phi_oi(x_i), each edge by itself, of shape (..., n_in, n_out): for looking at them, not for training."""
-        table, weight = self._kept_parts()
-        values = torch.einsum("...ig,igo->...io", self.basis(input).to(table.dtype), table)
+        z, weight = self.z, self._kept_parts()[1]
+        values = torch.einsum("...ig,igo->...io", self.basis(input).to(z.dtype), z)
         if self.base is None or weight is None:
             return values
         return values + self.base(input).to(weight.dtype).unsqueeze(-1) * weight
@@ -257,7 +270,7 @@ class KANLinear(nn.Module):
         wide.table = nn.Parameter(wide.table.new_zeros(self.n_in, grid, self.n_out), requires_grad=False)
         missing = before - wide.edges(places)  # what the base does not do
         rows = wide._basis(points + 1.0, grid)  # the same for each input, in steps of its grid
-        wide.table[:] = torch.einsum("gm,mio->igo", torch.linalg.pinv(rows), missing)
+        wide.table[:] = torch.einsum("gm,mio->igo", torch.linalg.pinv(rows), missing) / wide.gain
         moved = float((wide.edges(places) - before).abs().max())
         self.start.copy_(wide.start)
         self.step.copy_(wide.step)
@@ -275,10 +288,10 @@ class KANLinear(nn.Module):
 
     @torch.no_grad()
     def prune_(self, tolerance: float, input: Tensor | None = None) -> Pruned:
-        """Replace every edge whose range is at most the tolerance by a constant, which the bias takes over.
+        """Replace every edge of small range by a constant, which the bias takes over.
 
         Args:
-            tolerance: the largest difference of two values of an edge that is taken away.
+            tolerance: the range up to which an edge is taken away, as a share of the largest range in the layer.
             input: what the ranges are taken over; left out, eight places per step of each grid.
 
         An edge that is gone stays away in training; `reset_parameters` brings all back.
@@ -290,7 +303,7 @@ class KANLinear(nn.Module):
             raise InputError("prune_ needs examples to see the range of an edge on; leave the input out for the grid.")
         low, high = values.amin(0), values.amax(0)
         kept = torch.ones_like(self.table[:, 0]) if self.kept is None else self.kept
-        gone = (high - low <= tolerance) & (kept > 0)
+        gone = (high - low <= tolerance * (high - low).max()) & (kept > 0)
         self.bias += torch.where(gone, (low + high) / 2, 0.0).sum(0).to(self.bias)
         self.kept = kept.masked_fill(gone, 0.0)
         error = torch.where(gone, (high - low) / 2, 0.0).sum(0)
@@ -312,8 +325,7 @@ class KANLinear(nn.Module):
         spline of a convex soft ReLU to at most 1. So the constant is kappa max|z_(g+1) - z_g| / step + |w| L(base).
         Numbers are float64 and rounded up by 1e-9 of themselves.
         """
-        table, weight = self._kept_parts()
-        z = table.double()
+        z, weight = self.z.double(), self._kept_parts()[1]
         if self.knee is None:
             kappa = spread_bound(self.grid, self.sharpness)
         else:
@@ -325,7 +337,12 @@ class KANLinear(nn.Module):
         return (1 + 1e-9) * slopes.T
 
     def closed_forms(self, tolerance: float, *, library: Iterable[str] | None = None) -> ClosedForms:
-        """Replace every edge by a closed form a f(b x + c) + d or a smaller soft table; see `ClosedForms`."""
+        """Each edge as a closed form a f(b x + c) + d, or as a soft table of its own; see `ClosedForms`.
+
+        Args:
+            tolerance: the largest error allowed, as a share of the edge's range.
+            library: texts of functions f in the order in which they are tried; left out, `kan_forms.LIBRARY`.
+        """
         from .kan_forms import LIBRARY, find_forms
 
         return find_forms(self, tolerance, tuple(LIBRARY if library is None else library))

@@ -145,6 +145,7 @@ def find_forms(layer: KANLinear, tolerance: float, library: Sequence[str]) -> Cl
     y = wide.edges(middle + s[:, None] * half)[:, place_i, place_o].T  # (edges, samples)
     looks = wide.places(_LOOKS)
     truth = wide.edges(looks)[:, place_i, place_o].T
+    allowed = (tolerance * (truth.amax(1) - truth.amin(1))).tolist()
     x = ((looks - middle) / half)[:, 0]
     open_ = torch.ones(len(y), dtype=torch.bool)
     forms: dict[int, EdgeForm] = {}
@@ -156,7 +157,7 @@ def find_forms(layer: KANLinear, tolerance: float, library: Sequence[str]) -> Cl
         lines = _refined(curve.value, curve.slope, s, y[which], _start(curve.value, s, y[which]))
         off = (_value(curve.value, x, lines) - truth[which]).abs().amax(1).nan_to_num(nan=torch.inf)
         for edge, line, error in zip(which.tolist(), lines.tolist(), off.tolist(), strict=True):
-            if error <= tolerance:
+            if error <= allowed[edge]:
                 i, o = int(place_i[edge]), int(place_o[edge])
                 scale, offset, rate, shift = line
                 rate /= float(half[i])
@@ -165,7 +166,7 @@ def find_forms(layer: KANLinear, tolerance: float, library: Sequence[str]) -> Cl
                 open_[edge] = False
     for edge in open_.nonzero().flatten().tolist():
         i, o = int(place_i[edge]), int(place_o[edge])
-        forms[edge] = _fitted(wide, i, o, float(middle[i]), float(half[i]), tolerance)
+        forms[edge] = _fitted(wide, i, o, float(middle[i]), float(half[i]), allowed[edge])
     edges = tuple(forms[edge] for edge in sorted(forms))
     return ClosedForms(layer.n_in, layer.n_out, edges, layer.bias.detach().clone())
 
