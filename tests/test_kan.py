@@ -238,6 +238,25 @@ def test_pruning_by_data_sees_the_data_alone() -> None:
     assert layer.prune_(1e-6, torch.zeros(4, 3, dtype=torch.float64)).gone == 6
 
 
+# -- surgery ----------------------------------------------------------------------------------------------
+
+
+def test_soft_relu_and_base_are_activations_for_surgery() -> None:
+    net = nn.Sequential(layer_of("srelu"), layer_of("squaf", n_in=2, n_out=1))
+    assert [site.path for site in sk.sites(net)] == ["0.knee", "0.base", "1.base"]
+    sk.swap_(net, "softplus", where="*.base")
+    assert isinstance(net[0].base, sk.nn.Softplus)
+    assert (torch.autograd.functional.jacobian(net, inputs(3)).abs() <= sk.nn.jacobian_bound(net)).all()
+
+
+def test_a_spline_becomes_piecewise_linear_with_relu_in_its_place() -> None:
+    layer, hard = layer_of("srelu", base="relu"), layer_of("relu", base="relu")
+    sk.relu_ize_(nn.Sequential(layer), tolerance=math.inf)
+    x = inputs(40, 3)
+    torch.testing.assert_close(layer(x), hard(x))
+    torch.testing.assert_close(layer.lipschitz(), hard.lipschitz())
+
+
 # -- certificates -----------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from .parameters import require_number
 
 # From the plainest on: the first that is near enough is taken.
 LIBRARY = (
-    *("x", "x**2", "x**3", "abs(x)", "relu", "exp(x)", "sin(x)", "tanh", "sigmoid", "normal_pdf(x)", "silu"),
+    *("x", "x**2", "exp(x)", "sin(x)", "abs(x)", "relu", "tanh", "sigmoid", "normal_pdf(x)", "x**3", "silu"),
     *("log(x)", "sqrt(x)", "1/x", "atan(x)", "softplus", "gelu"),
 )
 _SAMPLES = 65  # on an edge's range, for fitting
