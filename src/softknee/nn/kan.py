@@ -320,16 +320,17 @@ class KANLinear(nn.Module):
     def lipschitz(self) -> Tensor:
         """A Lipschitz constant of each edge, (n_out, n_in) in float64: no slope is larger in absolute value.
 
-        The slope of an edge is a sum of its table's differences with weights that are not negative: for a soft table
+        The slope of an edge is a sum of its table's differences with weights that are not negative. For a soft table
         they add up to the slope of the mean point, 2 h Var(g), whose largest value is bounded cell by cell; for a
-        spline of a convex soft ReLU to at most 1. So the constant is kappa max|z_(g+1) - z_g| / step + |w| L(base).
-        Numbers are float64 and rounded up by 1e-9 of themselves.
+        spline of a convex soft ReLU to at most the variation of its slope, which is certified. With kappa for that, the
+        constant is kappa max|z_(g+1) - z_g| / step + |w| L(base). Numbers are float64 and rounded up by 1e-9 of
+        themselves.
         """
         z, weight = self.z.double(), self._kept_parts()[1]
         if self.knee is None:
             kappa = spread_bound(self.grid, self.sharpness)
         else:
-            kappa = _convex(self.knee)
+            kappa = _variation(self.knee)
             z = nn.functional.pad(z, (0, 0, 1, 1))  # a spline is 0 beyond its grid
         slopes = kappa * z.diff(dim=1).abs().amax(1) / self.step.double()[:, None]
         if self.base is not None and weight is not None:
@@ -398,19 +399,21 @@ def _values(module: Pointwise) -> dict[str, float]:
     return {p.name: module.effective(p).double().item() for p in module.params}
 
 
-def _convex(knee: nn.Module) -> float:
-    """1, the total variation of the slope of a convex soft ReLU; others are refused."""
+def _variation(knee: nn.Module) -> float:
+    """The total variation of the slope of a convex soft ReLU, from above; what is not proved convex is refused."""
     if isinstance(knee, nn.ReLU) or (isinstance(knee, Pointwise) and knee.definition.name == "relu"):
         return 1.0
     from ..design.proof.certify import certify
 
     assert isinstance(knee, Pointwise)
-    if not certify(knee.definition.derivative(1), **_values(knee)).monotone:
+    values = _values(knee)
+    proof, slope = certify(knee.definition, **values), certify(knee.definition.derivative(1), **values)
+    if not slope.monotone:
         raise ParameterError(
             f"KANLinear: the bound of a spline's slope needs a convex soft ReLU, and {knee.definition.name} is not "
             "proved to be one; 'spline', 'srelu', 'smelu' and 'softplus' are."
         )
-    return 1.0
+    return math.nextafter(float(proof.largest_slope.upper - proof.smallest_slope.lower), math.inf)
 
 
 def constant_of(module: nn.Module) -> float:
@@ -434,7 +437,8 @@ def jacobian_bound(model: nn.Module) -> Tensor:
     layers' bounds, `KANLinear.lipschitz` and the absolute weights of linear layers. Norms of it are certified Lipschitz
     constants of the network: `matrix_norm(2)` for distances, `.sum(1).max()` for the largest change of one output.
 
-    model: a KANLinear, a linear layer, an element-wise function of the zoo, or a Sequential of these.
+    model: a KANLinear, a linear layer, or a Sequential of these and of element-wise functions of the zoo; dropout is
+        taken as in eval mode.
 
     >>> import softknee as sk, torch
     >>> layer = sk.nn.KANLinear(2, 1, grid=5)
@@ -446,15 +450,17 @@ def jacobian_bound(model: nn.Module) -> Tensor:
     """
     layers = list(model) if isinstance(model, nn.Sequential) else [model]
     bound: Tensor | None = None
+    scale = 1.0
     for layer in layers:
         if isinstance(layer, nn.Sequential):
-            matrix: Tensor | float = jacobian_bound(layer)
+            matrix = jacobian_bound(layer)
         elif isinstance(layer, KANLinear):
             matrix = layer.lipschitz()
         elif isinstance(layer, nn.Linear):
             matrix = layer.weight.double().abs()
         elif isinstance(layer, Pointwise):
-            matrix = constant_of(layer)
+            scale *= constant_of(layer)
+            continue
         elif isinstance(layer, nn.Identity | nn.Dropout | nn.Flatten):
             continue
         else:
@@ -462,9 +468,10 @@ def jacobian_bound(model: nn.Module) -> Tensor:
                 f"jacobian_bound takes a Sequential of KANLinear, nn.Linear and functions of the zoo, and one of its "
                 f"layers is a {type(layer).__name__}."
             )
-        bound = matrix if bound is None else matrix * bound if isinstance(matrix, float) else matrix @ bound
-    assert bound is not None
-    return bound
+        bound = matrix if bound is None else matrix @ bound
+    if bound is None:
+        raise InputError("jacobian_bound needs a layer with inputs and outputs, a KANLinear or nn.Linear.")
+    return scale * bound
 
 
 __all__ = ["KANLinear", "Pruned", "jacobian_bound"]
