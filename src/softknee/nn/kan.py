@@ -309,10 +309,12 @@ class KANLinear(nn.Module):
         error = torch.where(gone, (high - low) / 2, 0.0).sum(0)
         return Pruned(int(self.kept.sum()), int(gone.sum()), error)
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:  # as torch calls it
+    def _load_from_state_dict(  # as torch calls it
+        self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any, **named: Any
+    ) -> None:
         kept = state_dict.get(f"{prefix}kept")  # there is one once edges were pruned
         self.kept = None if kept is None else torch.ones_like(self.table[:, 0])
-        super()._load_from_state_dict(state_dict, prefix, *others)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *others, **named)
 
     # -- what is proved ---------------------------------------------------------------------------------
 

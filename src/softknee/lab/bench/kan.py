@@ -21,6 +21,7 @@ import math
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
@@ -106,8 +107,7 @@ def _layers(layer: Callable[[int, int], nn.Module]) -> Callable[[Sequence[int]],
 def _pykan(widths: Sequence[int]) -> nn.Module:
     if find_spec("kan") is None:
         raise ParameterError("pykan is not installed; pip install pykan")
-    import kan  # pyright: ignore[reportMissingImports]
-
+    kan: Any = import_module("kan")
     with tempfile.TemporaryDirectory() as folder:  # it makes one for its checkpoints, which are switched off
         seed = int(torch.randint(2**31 - 1, ()))
         network = kan.KAN(list(widths), grid=_GRID, k=_ORDER, seed=seed, auto_save=False, ckpt_path=folder)
