@@ -112,3 +112,20 @@ def test_settings_are_checked() -> None:
         Settings(**SMALL | {"tasks": ("produkt",)})
     with pytest.raises(ParameterError, match="seeds of at least 1"):
         Settings(**SMALL | {"seeds": 0})
+
+
+def test_the_guide_says_what_the_record_says() -> None:
+    root = Path(__file__).parents[1]
+    record = Record.read(root / "benchmarks/records/cpu-kan.json")
+    text = (root / "docs/guides/kan.md").read_text(encoding="utf-8")
+    steps = {(row["task"], row["model"]): row["step"].value for row in record.rows}
+    for model in record.settings["models"]:
+        rows = [row for row in record.rows if row["model"] == model]
+        errors = [f"{1e3 * row['error'].value:.1f} ± {1e3 * row['error'].spread:.1f}" for row in rows]
+        ratios = [steps[row["task"], model] / steps[row["task"], "fastkan"] for row in rows]
+        times = "1" if model == "fastkan" else f"{min(ratios):.1f} to {max(ratios):.1f}"
+        assert f"| {' | '.join([str(rows[0]['parameters']), *errors, times])} |" in text
+    shares = [
+        steps[task, ours] / steps[task, "pykan"] for task in record.settings["tasks"] for ours in ("squaf", "spline")
+    ]
+    assert f"Ours took {min(shares):.1f} to {max(shares):.1f} of pykan's time" in text
