@@ -129,3 +129,8 @@ def test_the_guide_says_what_the_record_says() -> None:
         steps[task, ours] / steps[task, "pykan"] for task in record.settings["tasks"] for ours in ("squaf", "spline")
     ]
     assert f"Ours took {min(shares):.1f} to {max(shares):.1f} of pykan's time" in text
+    images = {row["model"]: row for row in Record.read(root / "benchmarks/records/cpu-kan-mnist.json").rows}
+    for model, row in images.items():
+        wrong = f"{1e2 * row['error'].value:.1f} ± {1e2 * row['error'].spread:.1f}"
+        times = "1" if model == "fastkan" else f"{row['step'].value / images['fastkan']['step'].value:.2f}"
+        assert f"| {row['parameters']} | {wrong} | {times} |" in text
