@@ -9,7 +9,7 @@ from torch import nn
 
 import softknee as sk
 from softknee.errors import ParameterError, UnknownActivationError
-from softknee.lab.networks import PLAIN, SMALL, alone, build, cnn, mlp
+from softknee.lab.networks import PLAIN, SMALL, alone, build, cnn, kan, mlp
 from softknee.nn.parameters import Parameterised
 from softknee.surgery.modules import activation_modules
 
@@ -71,6 +71,18 @@ def test_activations_of_other_papers_can_be_built_into_every_network(name: str) 
         network = build(builder, activation=name, learn=True)
         network(x).square().sum().backward()
         assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+
+
+def test_a_kan_has_edges_of_the_activation() -> None:
+    network = kan((4, 3, 2), activation="smelu", beta=0.5, learn="beta", grid=7, seed=3)
+    assert [(layer.n_in, layer.n_out, layer.grid) for layer in network] == [(4, 3, 7), (3, 2, 7)]
+    assert all(layer.knee.beta.item() == 0.5 and layer.knee.learned == ("beta",) for layer in network)
+    assert network(torch.randn(5, 4)).shape == (5, 2)
+    same = kan((4, 3, 2), activation="smelu", beta=0.5, learn="beta", grid=7, seed=3)
+    assert torch.equal(network[0].table, same[0].table)
+    for arguments, words in (({"activation": "squaf", "k": 3}, "leave out k"), ({"per": "channel"}, "must be 'layer'")):
+        with pytest.raises(ParameterError, match=words):
+            kan((4, 2), **arguments)
 
 
 def test_alone_is_the_activation() -> None:

@@ -238,8 +238,8 @@ def test_the_tours_comment_on_the_knob_is_true() -> None:
 
 
 def test_every_record_that_is_named_is_there_and_readable() -> None:
-    pages = [TEXT, *(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))]
-    named = {name for page in pages for name in re.findall(r"\((?:\.\./)?benchmarks/records/([\w.-]+\.json)\)", page)}
+    pages = [TEXT, *(page.read_text(encoding="utf-8") for page in (*DOCS.glob("*.md"), *DOCS.glob("guides/*.md")))]
+    named = {name for page in pages for name in re.findall(r"\((?:\.\./)*benchmarks/records/([\w.-]+\.json)\)", page)}
     there = {path.name for path in RECORDS["bf16"].parent.glob("*.json")}
     assert named == there
     for name in named:

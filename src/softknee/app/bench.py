@@ -9,7 +9,8 @@ from ..measure.record import Record
 from .screen import RecordFile, command_line, print_table, progress_line, several, several_numbers
 
 bench = typer.Typer(
-    help="Measure speed and memory: kernels, calls, model, gated, memory, replicas, epoch, wire.", no_args_is_help=True
+    help="Measure speed and memory: kernels, calls, model, gated, memory, replicas, epoch, kan, wire.",
+    no_args_is_help=True,
 )
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]
@@ -214,6 +215,33 @@ def bench_epoch(
     run = {"counts": several_numbers("--counts", counts, int), "augment": several(augment), "examples": examples}
     often = {"batch": batch, "steps": steps, "epochs": epochs, "repeats": repeats, "plain": not no_plain}
     _run(epoch, device=device, json=json, **built, **run, **often)
+
+
+@bench.command("kan")
+def bench_kan(
+    tasks: Annotated[str, typer.Option(help="any of product,bessel,elliptic,mnist; default all")] = "",
+    models: Annotated[str, typer.Option(help="any of squaf,spline,pykan,efficient-kan,fastkan,mlp; default all")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="networks of each kind that are trained")] = 5,
+    iterations: Annotated[int, typer.Option(min=1, help="of L-BFGS, for functions")] = 400,
+    epochs: Annotated[int, typer.Option(min=1, help="of Adam, for images")] = 10,
+    examples: Annotated[int, typer.Option(min=1, help="training images")] = 60_000,
+    untrained: Annotated[str, typer.Option(help="networks that are only timed on images")] = "",
+    device: Device = "auto",
+    repeats: CallSamples = 15,
+    seconds: CallSeconds = 5.0,
+    threads: Threads = None,
+    json: RecordFile = None,
+    markdown: Markdown = False,
+) -> None:
+    """Train KAN layers beside pykan, efficient-kan, FastKAN and an MLP, and time a step of each in turns.
+
+    A look on a CPU: --tasks product --seeds 1 --models squaf,fastkan,mlp
+    """
+    from ..lab.bench import kan
+
+    chosen = {"tasks": several(tasks) or None, "models": several(models) or None, "untrained": several(untrained)}
+    run = {"seeds": seeds, "iterations": iterations, "epochs": epochs, "examples": examples, "repeats": repeats}
+    _run(kan, device=device, json=json, markdown=markdown, seconds_per_call=seconds, threads=threads, **chosen, **run)
 
 
 @bench.command("wire")

@@ -20,6 +20,7 @@ from ..measure.scores import read
 from ..train.arguments import tensor_of
 from .checkpoint import CheckpointError, load_checkpoint
 from .data.images import DATA_SETS
+from .networks import OF_ROWS
 from .studies.examples import Examples, load_examples, read_arrays
 from .studies.own_functions import find_function, takes
 from .studies.recipe import Data
@@ -304,7 +305,7 @@ def read_predictor(
         return Predictor(
             name=path.name,
             models=(checkpoint.model,),
-            flat=checkpoint.builder == "mlp",
+            flat=checkpoint.builder in OF_ROWS,
             data=data if isinstance(data, str) else None,
         )
     if ending in _PICKLED:

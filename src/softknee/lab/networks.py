@@ -129,6 +129,46 @@ def alone(*, activation: str = "relu", seed: int = 0, **knobs: Any) -> nn.Sequen
         return nn.Sequential(new_activation(activation, knobs, channels=1))
 
 
+def kan(
+    widths: Sequence[int] = (784, 64, 10),
+    *,
+    activation: str = "squaf",
+    seed: int = 0,
+    grid: int = 11,
+    low: float = -1.0,
+    high: float = 1.0,
+    base: str | None = "silu",
+    learn: Any = False,
+    per: str = "layer",
+    **values: Any,
+) -> nn.Sequential:
+    """KAN layers of these widths: the activation is what their edges are made of.
+
+    Args:
+        widths: of the input, of each hidden layer, and the number of outputs.
+        activation: "squaf" for soft tables, or a soft ReLU whose second differences are the functions of a spline.
+        seed: as for `mlp`.
+        grid, low, high, base: as in `sk.nn.KANLinear`.
+        learn, values: of a soft ReLU, as in `sk.nn.make`; one for each layer.
+
+    >>> len(kan((2, 5, 1), activation="smelu", beta=0.5, learn="beta"))
+    2
+    """
+    widths = whole_numbers("kan: widths", widths, least=2)
+    if per != "layer":
+        raise ParameterError(f"kan: the edges of a layer share their functions, so per must be 'layer', not {per!r}.")
+    if activation == "squaf" and (values or learn):
+        given = ", ".join([*values, *(["learn"] if learn else [])])
+        raise ParameterError(
+            f"kan: the tables of its edges are always learned and follow from grid; leave out {given}."
+        )
+    edge = sk.get(activation).with_defaults(**values) if values else activation
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        shared: dict[str, Any] = {"edge": edge, "grid": grid, "low": low, "high": high, "base": base, "learn": learn}
+        return nn.Sequential(*[sk.nn.KANLinear(n_in, n_out, **shared) for n_in, n_out in pairwise(widths)])
+
+
 def _vision(network: str, **arguments: Any) -> nn.Module:
     from .vision_networks import build_by_name
 
@@ -148,9 +188,11 @@ VISION = (
     *("vit_tiny", "deit_tiny", "tnt_small", "convnext_tiny", "enlarged"),
 )
 SMALL: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn, "alone": alone}
+OF_ROWS = ("mlp", "kan")  # these take every example as one row of numbers
 # By the name that a checkpoint holds.
 BUILDERS: dict[str, Callable[..., nn.Module]] = {
     **SMALL,
+    "kan": kan,
     **{name: partial(_vision, name) for name in VISION},
     CLICKS: _clicks,
 }

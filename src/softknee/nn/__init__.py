@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from . import zoo
 from .baselines import KAF, DiTAC, PolyNorm, PolyReLU
 from .gated import Gated
+from .kan import KANLinear, jacobian_bound
 from .make import explain, make
 from .module import Pointwise, RowwiseModule
 from .rate import RatePenalty
@@ -37,6 +38,7 @@ __all__ = [
     "DiTAC",
     "EntropicSpline",
     "Gated",
+    "KANLinear",
     "Pointwise",
     "PolyNorm",
     "PolyReLU",
@@ -46,6 +48,7 @@ __all__ = [
     "Squaf",
     "UnitRows",
     "explain",
+    "jacobian_bound",
     "make",
     "row_norm",
 ]

@@ -24,6 +24,7 @@ from ...version import VERSION
 from ..checkpoint import Checkpoint, CheckpointError, load_checkpoint
 from ..data.images import load_split
 from ..fits.runs import read_run
+from ..networks import OF_ROWS
 from ..studies.store import STUDY
 from ..table import Table
 from .layers import BATCH, Layer, NotRun, Refused, activation_layers, attempt, attempt_with, layers, tool_versions
@@ -426,7 +427,7 @@ def check_checkpoint(
             "The checkpoint does not say what data it was trained on; save it with task={'data': 'digits'} or the "
             "like, or call deploy_check with your own images."
         )
-    split = load_split(name, data, flat=checkpoint.builder == "mlp")
+    split = load_split(name, data, flat=checkpoint.builder in OF_ROWS)
     return deploy_check(
         checkpoint.model,
         relu_copy(checkpoint.model, split.test_images[:2]),

@@ -30,7 +30,7 @@ from ...errors import InputError, ParameterError, RecipeError, SoftkneeError
 from ...nn.parameters import Parameterised
 from ...surgery.modules import activation_modules
 from ...surgery.squaf_training import PARTS
-from ..networks import CLICKS, SMALL, VISION, build, build_network
+from ..networks import CLICKS, OF_ROWS, SMALL, VISION, build, build_network
 from .examples import Examples
 from .own_functions import find_function, takes
 from .reading import TIMM, module_of
@@ -101,7 +101,7 @@ def _raw_maker(
 ) -> Callable[[int], nn.Module]:
     """How the model is made, with the global generator seeded already."""
     arguments, shape = dict(model.arguments), tuple(example.shape[1:])
-    if model.build in SMALL:
+    if model.build in (*SMALL, *OF_ROWS):
         filled = _filled(model.build, arguments, shape, outputs)
         by_neuron = chosen.per == "neuron"  # its shape is known to surgery alone
         knobs = {**chosen.values, "learn": chosen.learn, "per": "layer" if by_neuron else chosen.per}
@@ -154,10 +154,10 @@ def _filled(builder: str, arguments: dict[str, Any], shape: tuple[int, ...], out
                 f"{shape} and need {outputs} output{'' if outputs == 1 else 's'}; take 'mlp'."
             )
         return arguments
-    if builder == "mlp":
+    if builder in OF_ROWS:
         if len(shape) != 1:
             raise RecipeError(
-                f"model 'mlp' takes every example as one row of numbers, and they have shape {shape}; leave out "
+                f"model {builder!r} takes every example as one row of numbers, and they have shape {shape}; leave out "
                 "'flat: false' under data."
             )
         dropout = arguments.get("dropout")

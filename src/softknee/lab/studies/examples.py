@@ -24,6 +24,7 @@ from ..data.files import data_folder, numpy, pandas
 from ..data.imagenet import PictureBytes, find_bytes
 from ..data.images import IMAGES, OWN_PARTS, ROW_SETS, load_image_set
 from ..data.synthetic import CLUSTERS, PICTURES, SIDE, picture_parts, synthetic_parts
+from ..networks import OF_ROWS
 from .recipe import Data, Recipe, split, standardised
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def recipe_examples(
     recipe: Recipe, *, folder: str | os.PathLike[str] | None = None, base: str | os.PathLike[str] | None = None
 ) -> Examples:
     """The examples that a recipe asks for, as its model takes them: rows for "mlp", images for others."""
-    return load_examples(recipe.data, folder=folder, base=base, flat=recipe.model.build == "mlp")
+    return load_examples(recipe.data, folder=folder, base=base, flat=recipe.model.build in OF_ROWS)
 
 
 def load_examples(

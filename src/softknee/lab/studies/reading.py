@@ -370,7 +370,12 @@ _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 # What follows from the study itself.
 _SET_BY_STUDY = ("activation", "seed")
 _OF_TRAINING = ("rate", "price")  # keys of Choice that may hold several numbers; no activation has such a parameter
-_NETWORK_ARGUMENTS = {"mlp": ("hidden", "widths", "dropout"), "cnn": ("channels", "classes", "image"), "alone": ()}
+_NETWORK_ARGUMENTS = {
+    "mlp": ("hidden", "widths", "dropout"),
+    "cnn": ("channels", "classes", "image"),
+    "alone": (),
+    "kan": ("hidden", "widths", "grid", "low", "high", "base"),
+}
 
 
 def check(recipe: Recipe, *, baseline_given: bool = True, prune_paper: bool = False) -> Recipe:

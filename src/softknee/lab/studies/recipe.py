@@ -252,7 +252,7 @@ class Data(Section, where="data"):
     split_seed:  decides which examples these are; the same for every activation and seed.
     standardise: inputs (and the quantities of a regression, whose mean squared error is then a share of their variance)
                  are scaled by the mean and spread of the training examples.
-    flat:        every example as one row of numbers; by default for "mlp" alone.
+    flat:        every example as one row of numbers; by default for "mlp" and "kan".
     limit:       so many examples of each part at most, the first ones: for a look at whether everything runs. A picture
                  is tested whole; of a text these are characters.
     """
@@ -272,7 +272,8 @@ class Data(Section, where="data"):
 
 @dataclass(frozen=True, kw_only=True)
 class Model(Section, where="model"):
-    """What is trained: a network by name ("mlp", "cnn", "alone", "timm:NAME") or your own "package.module:function".
+    """What is trained: a network by name ("mlp", "cnn", "alone", "kan", "timm:NAME") or your own
+    "package.module:function".
 
     For language models: "gpt2", whose `arguments` are layers, width, heads and dropout; or "pretrained:" and the folder
     of a model of transformers, a llama2.c checkpoint or hub:OWNER/NAME, which may download.
@@ -281,11 +282,12 @@ class Model(Section, where="model"):
                time it is called; otherwise the model's own activations are replaced by surgery (`replacing`, `where`).
                It is also given `seed`, `classes` (the number of outputs) and `input_shape` (of one example), if it has
                arguments of that name.
-    "alone" is the activation and nothing else, for data of one number in and one out. "vgg8", "resnet56", "vit_tiny"
-    and the others of `lab.vision_networks` are those of the papers on images, "click_model" that of `lab.clicks`.
-    `hidden` of "mlp" are its widths without the first and the last, which follow from the data, as `classes` and
-    `image` of "cnn" do; its `dropout` is {input: 0.2, hidden: 0.5}, either or both. A function of your own is code that
-    runs: take a recipe that names one only from where you would take a program.
+    "alone" is the activation and nothing else, for data of one number in and one out. "kan" has learned edges made of
+    the activation, see `lab.networks.kan`. "vgg8", "resnet56", "vit_tiny" and the others of `lab.vision_networks` are
+    those of the papers on images, "click_model" that of `lab.clicks`. `hidden` of "mlp" and "kan" are their widths
+    without the first and the last, which follow from the data, as `classes` and `image` of "cnn" do; the `dropout` of
+    "mlp" is {input: 0.2, hidden: 0.5}, either or both. A function of your own is code that runs: take a recipe that
+    names one only from where you would take a program.
     """
 
     build: str = "mlp"

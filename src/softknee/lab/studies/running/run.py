@@ -16,6 +16,7 @@ from ....measure import HardnessProfile, SiteEntropy, prediction_difference
 from ....surgery import relu_ize_
 from ....train.augment import Augment
 from ....train.streamed import Streamed
+from ...networks import OF_ROWS
 from ..building import model_maker
 from ..examples import Examples, load_examples
 from ..recipe import LanguageTask
@@ -332,7 +333,7 @@ def run_trial(
     if examples is None and isinstance(trial.task, LanguageTask):
         examples = load_texts(trial.data, trial.task, trial.model, folder=data_folder, base=base)
     elif examples is None:
-        examples = load_examples(trial.data, folder=data_folder, base=base, flat=trial.model.build == "mlp")
+        examples = load_examples(trial.data, folder=data_folder, base=base, flat=trial.model.build in OF_ROWS)
     if examples.fingerprint != trial.fingerprint:
         raise DataError(
             f"The trial {trial.key} is of other examples (fingerprint {trial.fingerprint[:12]}) than those that are "

@@ -1,0 +1,479 @@
+"""Layers with a learned function on every edge (Kolmogorov-Arnold networks), and what is proved of them.
+
+    out_o = bias_o + sum_i phi_oi(x_i),    phi_oi(x) = sum_g z_oig b_g(u) + w_oi base(x),    u = (x - start_i) / step_i
+
+All edges of an input share the functions b_g, so that a layer is one product of the values b_g(u_i), a matrix of
+batch x (n_in G), with the table z; no tensor of batch x n_in x n_out exists. Two kinds of b_g:
+
+    soft table   b_g = e^(-h (u - g)^2) / sum_j e^(-h (u - j)^2): every edge is a SQUAF over all points of its grid
+    spline       b_g = f(u - g + 1) - 2 f(u - g) + f(u - g - 1) of a soft ReLU f: a mollified hat. For f the ReLU it is
+                 the hat itself, for SmeLU with beta = 1/2 the quadratic B-spline, and for ReLU mollified with a
+                 triangle of width 1 the cubic B-spline of Liu et al.
+
+A window of five points with a gathered product was tried against the full sum: on a CPU it was slower on grids of the
+usual sizes, and it jumps where it slides.
+
+References: Z. Liu et al., KAN: Kolmogorov-Arnold networks (2024); the SQUAF paper, equation 10, for the soft table.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, ParameterError
+from .make import make
+from .module import Pointwise
+from .parameters import leaf_of_graph, refuse_script, require_count, require_number, require_tensor
+
+if TYPE_CHECKING:
+    from .kan_forms import ClosedForms
+
+SPLINE = "mollify(relu, triangle, width=1)"  # its second difference is the cubic B-spline
+_BEYOND = 4.0  # steps beyond the first and the last point at which u is held: the soft table is flat there to 1e-5
+_SHARPEST = 100.0
+_LOOKS = 8  # places per step of the grid at which edges are looked at
+_NOISE = 0.03
+
+
+class _SoftTable(torch.autograd.Function):
+    """Weights of the points 0..grid-1 at u. Of the forward pass nothing is kept but the weights themselves."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(u: Tensor, points: Tensor, sharpness: float) -> Tensor:
+        away = u.unsqueeze(-1) - points
+        weights = away.mul_(away).mul_(-sharpness).exp_()
+        return weights.div_(weights.sum(-1, keepdim=True))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, points, ctx.sharpness = inputs
+        ctx.save_for_backward(output, points)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore
+        weights, points = ctx.saved_tensors
+        pull = gradient * weights
+        slope = (pull @ points) - (weights @ points) * pull.sum(-1)
+        return 2 * ctx.sharpness * slope, None, None
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What `KANLinear.prune_` did.
+
+    edges: how many are left.
+    gone:  how many were taken away by this call.
+    error: for each output the sum of half the ranges of what was taken away: how far it can have moved, as far as the
+           places that were looked at show.
+    """
+
+    edges: int
+    gone: int
+    error: Tensor
+
+
+class KANLinear(nn.Module):
+    """A layer with a function of its own on each of its n_in x n_out edges: out_o = bias_o + sum_i phi_oi(x_i).
+
+    Args:
+        n_in, n_out: sizes of the last dimension of input and output.
+        edge: "squaf" for a soft table; "spline" for cubic B-splines; or any soft ReLU by name, text or definition
+            ("srelu", "smelu(beta=0.5)", "mollify(relu, bump)"), whose second differences are the spline's functions.
+            Widths are in steps of the grid.
+        grid: how many points an edge has. The first and the last lie one step outside of [low, high].
+        low, high: the inputs that the grid is for; `update_grid_` takes them from data. Beyond the grid a soft table
+            is flat, a spline is 0, and the base goes on.
+        base: a function whose multiple w_oi base(x) is added to each edge; None for none.
+        sharpness: h of the soft table, alpha q^2 of a SQUAF.
+        learn: parameters of the soft ReLU that are learned, one for the layer, as in `sk.nn.make`.
+        device, dtype: of the parameters.
+
+    >>> import softknee as sk, torch
+    >>> net = torch.nn.Sequential(sk.nn.KANLinear(2, 5), sk.nn.KANLinear(5, 1, edge="spline"))
+    >>> net(torch.zeros(3, 2)).shape
+    torch.Size([3, 1])
+    >>> net[0]
+    KANLinear(
+      n_in=2, n_out=5, edge='squaf', grid=11
+      (base): Swish(beta=1)
+    )
+    """
+
+    start: Tensor
+    step: Tensor
+    kept: Tensor | None
+
+    def __init__(
+        self,
+        n_in: int,
+        n_out: int,
+        *,
+        edge: Any = "squaf",
+        grid: int = 11,
+        low: float = -1.0,
+        high: float = 1.0,
+        base: Any = "silu",
+        sharpness: float = 1.5,
+        learn: bool | str | Iterable[str] = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        for name, count, least in (("n_in", n_in, 1), ("n_out", n_out, 1), ("grid", grid, 5)):
+            require_count("KANLinear", name, count, least=least)
+        require_number("KANLinear", "sharpness", sharpness)
+        if sharpness > _SHARPEST:
+            raise ParameterError(f"KANLinear: sharpness must be at most {_SHARPEST:g}, and {sharpness!r} was given.")
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ParameterError(f"KANLinear: low must be below high, both finite, and {low!r}, {high!r} were given.")
+        self.n_in, self.n_out, self.sharpness = int(n_in), int(n_out), float(sharpness)
+        self.edge = edge if isinstance(edge, str) else getattr(edge, "name", type(edge).__name__)
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.knee = None if edge == "squaf" else _knee(SPLINE if edge == "spline" else edge, learn, where)
+        if self.knee is None and learn is not False:
+            raise ParameterError("KANLinear: learn names parameters of a soft ReLU, and the table is always learned.")
+        self.base = None if base is None else make(base, **where)
+        step = (high - low) / (grid - 3)
+        self.register_buffer("start", torch.full((n_in,), low - step, **where))
+        self.register_buffer("step", torch.full((n_in,), step, **where))
+        self.register_buffer("kept", None)
+        self.table = nn.Parameter(torch.empty(n_in, grid, n_out, **where))
+        self.weight = nn.Parameter(torch.empty(n_in, n_out, **where)) if base is not None else None
+        self.bias = nn.Parameter(torch.empty(n_out, **where))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the edges anew: small noise in the table, and the weights of the base as those of a linear layer."""
+        nn.init.normal_(self.table, std=_NOISE / self.gain / self.n_in**0.5)
+        if self.weight is not None:
+            nn.init.uniform_(self.weight, -(self.n_in**-0.5), self.n_in**-0.5)
+        nn.init.zeros_(self.bias)
+        self.kept = None
+
+    @property
+    def grid(self) -> int:
+        """How many points an edge has."""
+        return self.table.shape[1]
+
+    @property
+    def gain(self) -> float:
+        """z is so many times the parameter `table`: the mean square of b_g is about 1 / grid, that of gain b_g about 1,
+        as the base has it, which keeps the steps of an optimiser alike for both."""
+        return self.table.shape[1] ** 0.5
+
+    @property
+    def z(self) -> Tensor:
+        """The values at the points of each edge, (n_in, grid, n_out); 0 where it is pruned."""
+        return self.gain * self._kept_parts()[0]
+
+    # -- computing --------------------------------------------------------------------------------------
+
+    def forward(self, input: Tensor) -> Tensor:
+        if (node := leaf_of_graph(self, input)) is not None:
+            return node
+        require_tensor("KANLinear", input)
+        if not input.is_floating_point() or not input.dim() or input.shape[-1] != self.n_in:
+            raise InputError(
+                f"KANLinear takes real floating-point tensors of shape (..., {self.n_in}), and one of shape "
+                f"{tuple(input.shape)} and {input.dtype} was given."
+            )
+        x = input.to(torch.promote_types(input.dtype, torch.float32))
+        table, weight = self._kept_parts()
+        values = self.basis(x).reshape(math.prod(x.shape[:-1]), self.n_in * self.grid).to(table.dtype)
+        out = torch.addmm(self.bias, values, table.flatten(0, 1), alpha=self.gain).unflatten(0, x.shape[:-1] or (1,))
+        out = out if x.dim() > 1 else out[0]
+        return out if self.base is None or weight is None else out + self.base(x).to(weight.dtype) @ weight
+
+    def _kept_parts(self) -> tuple[Tensor, Tensor | None]:
+        """The table and the base's weights, 0 where edges are pruned."""
+        if self.kept is None:
+            return self.table, self.weight
+        return self.table * self.kept.unsqueeze(1), None if self.weight is None else self.weight * self.kept
+
+    def basis(self, input: Tensor) -> Tensor:
+        """b_g(u_i) for each input and each point, of shape (..., n_in, grid)."""
+        return self._basis((input - self.start) / self.step, self.grid)
+
+    def _basis(self, u: Tensor, grid: int) -> Tensor:
+        beyond = min(_BEYOND, (60 / self.sharpness) ** 0.5)  # e^-60 is above 0 in float32
+        u = u.clamp(-beyond, grid - 1 + beyond)  # an infinite input is as good as one far out
+        if self.knee is None:
+            points = torch.arange(grid, device=u.device, dtype=u.dtype)
+            return _SoftTable.apply(u, points, self.sharpness)  # pyright: ignore[reportReturnType]
+        ramps = self.knee(u.unsqueeze(-1) - torch.arange(-1, grid + 1, device=u.device, dtype=u.dtype))
+        return ramps[..., 2:] - 2 * ramps[..., 1:-1] + ramps[..., :-2]
+
+    def edges(self, input: Tensor) -> Tensor:
+        """phi_oi(x_i), each edge by itself, of shape (..., n_in, n_out): for looking at them, not for training."""
+        z, weight = self.z, self._kept_parts()[1]
+        values = torch.einsum("...ig,igo->...io", self.basis(input).to(z.dtype), z)
+        if self.base is None or weight is None:
+            return values
+        return values + self.base(input).to(weight.dtype).unsqueeze(-1) * weight
+
+    # -- the grid ---------------------------------------------------------------------------------------
+
+    @property
+    def low(self) -> Tensor:
+        """Where the grid's range begins, for each input."""
+        return self.start + self.step
+
+    @property
+    def high(self) -> Tensor:
+        """Where the grid's range ends, for each input."""
+        return self.start + (self.grid - 2) * self.step
+
+    def places(self, looks: int = _LOOKS) -> Tensor:
+        """Places spread evenly over the range of each input, (places, n_in): `looks` per step of the grid."""
+        share = torch.linspace(0, 1, looks * (self.grid - 3) + 1, device=self.start.device, dtype=torch.float64)
+        return self.low.double() + share[:, None] * (self.high.double() - self.low.double())
+
+    @torch.no_grad()
+    def update_grid_(self, input: Tensor, *, grid: int | None = None, margin: float = 0.05) -> float:
+        """Lay the grids over the range of these inputs, and fit the tables so that the edges stay as they are there.
+
+        Args:
+            input: examples of what reaches the layer, (..., n_in).
+            grid: another number of points; the table is then a new parameter, and an optimiser must be made anew.
+            margin: what is added to the range on either side, as a share of it.
+
+        Returns the largest change of an edge on the new ranges.
+        """
+        grid = self.grid if grid is None else grid
+        require_count("update_grid_", "grid", grid, least=5)
+        require_number("update_grid_", "margin", margin, zero=True)
+        seen = input.detach().reshape(-1, self.n_in).double() if input.shape[-1:] == (self.n_in,) else input[:0]
+        if not len(seen) or not bool(seen.isfinite().all()):
+            raise InputError(
+                f"update_grid_ needs finite examples of shape (..., {self.n_in}), and a tensor of shape "
+                f"{tuple(input.shape)} was given; leave out examples that are not finite."
+            )
+        low, high = seen.amin(0), seen.amax(0)
+        width = torch.where(high > low, high - low, self.high.double() - self.low.double())
+        low, step = low - margin * width, (1 + 2 * margin) * width / (grid - 3)
+        points = torch.arange(_LOOKS * (grid - 3) + 1, device=low.device).double() / _LOOKS
+        places = low + points[:, None] * step
+        wide = self._float64()
+        before = wide.edges(places)
+        wide.start, wide.step = low - step, step
+        wide.table = nn.Parameter(wide.table.new_zeros(self.n_in, grid, self.n_out), requires_grad=False)
+        missing = before - wide.edges(places)  # what the base does not do
+        rows = wide._basis(points + 1.0, grid)  # the same for each input, in steps of its grid
+        wide.table[:] = torch.einsum("gm,mio->igo", torch.linalg.pinv(rows), missing) / wide.gain
+        moved = float((wide.edges(places) - before).abs().max())
+        self.start.copy_(wide.start)
+        self.step.copy_(wide.step)
+        if grid == self.grid:
+            self.table.copy_(wide.table)
+        else:
+            self.table = nn.Parameter(wide.table.to(self.table), requires_grad=self.table.requires_grad)
+        return moved
+
+    def _float64(self) -> KANLinear:
+        """A copy in double precision."""
+        return copy.deepcopy(self).double().requires_grad_(False)
+
+    # -- pruning ----------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def prune_(self, tolerance: float, input: Tensor | None = None) -> Pruned:
+        """Replace every edge of small range by a constant, which the bias takes over.
+
+        Args:
+            tolerance: the range up to which an edge is taken away, as a share of the largest range in the layer.
+            input: what the ranges are taken over; left out, eight places per step of each grid.
+
+        An edge that is gone stays away in training; `reset_parameters` brings all back.
+        """
+        require_number("prune_", "tolerance", tolerance, zero=True)
+        wide = self._float64()
+        values = wide.edges(self.places() if input is None else input.double().reshape(-1, self.n_in))
+        if not len(values):
+            raise InputError("prune_ needs examples to see the range of an edge on; leave the input out for the grid.")
+        low, high = values.amin(0), values.amax(0)
+        kept = torch.ones_like(self.table[:, 0]) if self.kept is None else self.kept
+        gone = (high - low <= tolerance * (high - low).max()) & (kept > 0)
+        self.bias += torch.where(gone, (low + high) / 2, 0.0).sum(0).to(self.bias)
+        self.kept = kept.masked_fill(gone, 0.0)
+        error = torch.where(gone, (high - low) / 2, 0.0).sum(0)
+        return Pruned(int(self.kept.sum()), int(gone.sum()), error)
+
+    def _load_from_state_dict(  # as torch calls it
+        self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any, **named: Any
+    ) -> None:
+        kept = state_dict.get(f"{prefix}kept")  # there is one once edges were pruned
+        self.kept = None if kept is None else torch.ones_like(self.table[:, 0])
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *others, **named)
+
+    # -- what is proved ---------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def lipschitz(self) -> Tensor:
+        """A Lipschitz constant of each edge, (n_out, n_in) in float64: no slope is larger in absolute value.
+
+        The slope of an edge is a sum of its table's differences with weights that are not negative. For a soft table
+        they add up to the slope of the mean point, 2 h Var(g), whose largest value is bounded cell by cell; for a
+        spline of a convex soft ReLU to at most the variation of its slope, which is certified. With kappa for that, the
+        constant is kappa max|z_(g+1) - z_g| / step + |w| L(base). Numbers are float64 and rounded up by 1e-9 of
+        themselves.
+        """
+        z, weight = self.z.double(), self._kept_parts()[1]
+        if self.knee is None:
+            kappa = spread_bound(self.grid, self.sharpness)
+        else:
+            kappa = _variation(self.knee)
+            z = nn.functional.pad(z, (0, 0, 1, 1))  # a spline is 0 beyond its grid
+        slopes = kappa * z.diff(dim=1).abs().amax(1) / self.step.double()[:, None]
+        if self.base is not None and weight is not None:
+            slopes = slopes + constant_of(self.base) * weight.double().abs()
+        return (1 + 1e-9) * slopes.T
+
+    def closed_forms(self, tolerance: float, *, library: Iterable[str] | None = None) -> ClosedForms:
+        """Each edge as a closed form a f(b x + c) + d, or as a soft table of its own; see `ClosedForms`.
+
+        Args:
+            tolerance: the largest error allowed, as a share of the edge's range.
+            library: texts of functions f in the order in which they are tried; left out, `kan_forms.LIBRARY`.
+        """
+        from .kan_forms import LIBRARY, find_forms
+
+        return find_forms(self, tolerance, tuple(LIBRARY if library is None else library))
+
+    def __prepare_scriptable__(self) -> Self:
+        refuse_script(self)
+
+    def extra_repr(self) -> str:
+        pruned = "" if self.kept is None or self.kept.is_meta else f", pruned={int((self.kept == 0).sum())}"
+        return f"n_in={self.n_in}, n_out={self.n_out}, edge={self.edge!r}, grid={self.grid}{pruned}"
+
+
+def _knee(edge: Any, learn: bool | str | Iterable[str], where: dict[str, Any]) -> Pointwise:
+    knee = make(edge, learn=learn, **where)
+    definition = knee.definition if isinstance(knee, Pointwise) else None
+    if not isinstance(knee, Pointwise) or definition is None or "relu" not in (definition.name, definition.limit):
+        raise ParameterError(
+            f"KANLinear: edge must be 'squaf', 'spline' or a soft ReLU, such as 'srelu', 'smelu' or 'softplus', whose "
+            f"second differences are local; {edge!r} has no ReLU as its limit. As the base it can stand on every edge."
+        )
+    return knee
+
+
+@functools.lru_cache(maxsize=64)
+def spread_bound(grid: int, sharpness: float) -> float:
+    """An upper bound of 2 h Var(g) over all u: the largest slope of the mean point of a soft table.
+
+    In a cell of u each weight is between its values at the cell's ends, relative to that of the nearest point; and a
+    variance is at most the mean square about any other number.
+
+    >>> 1.03 < spread_bound(11, 1.5) < 1.05
+    True
+    """
+    cells = 512
+    largest = 0.0
+    points = torch.arange(grid, dtype=torch.float64)
+    for first in range(-int(_BEYOND), grid - 1 + int(_BEYOND)):
+        ends = first + torch.linspace(0, 1, cells + 1, dtype=torch.float64)
+        middle = ((ends[:-1] + ends[1:]) / 2)[:, None]
+        centre = middle.round().clamp(0, grid - 1)
+        away = points - centre
+        logs = [
+            2 * sharpness * (end[:, None] - centre) * away - sharpness * away.square() for end in (ends[:-1], ends[1:])
+        ]
+        upper, lower = torch.maximum(*logs).exp(), torch.minimum(*logs).exp()
+        mean = (upper * points).sum(1, keepdim=True) / upper.sum(1, keepdim=True)
+        squares = (upper * (points - mean).square()).sum(1) / lower.sum(1)
+        largest = max(largest, float(squares.max()))
+    return 2 * sharpness * largest * (1 + 1e-9)
+
+
+def _values(module: Pointwise) -> dict[str, float]:
+    return {p.name: module.effective(p).double().item() for p in module.params}
+
+
+def _variation(knee: nn.Module) -> float:
+    """The total variation of the slope of a convex soft ReLU, from above; what is not proved convex is refused."""
+    if isinstance(knee, nn.ReLU) or (isinstance(knee, Pointwise) and knee.definition.name == "relu"):
+        return 1.0
+    from ..design.proof.certify import certify
+
+    assert isinstance(knee, Pointwise)
+    values = _values(knee)
+    proof, slope = certify(knee.definition, **values), certify(knee.definition.derivative(1), **values)
+    if not slope.monotone:
+        raise ParameterError(
+            f"KANLinear: the bound of a spline's slope needs a convex soft ReLU, and {knee.definition.name} is not "
+            "proved to be one; 'spline', 'srelu', 'smelu' and 'softplus' are."
+        )
+    return math.nextafter(float(proof.largest_slope.upper - proof.smallest_slope.lower), math.inf)
+
+
+def constant_of(module: nn.Module) -> float:
+    """The certified Lipschitz constant of an element-wise module, from above."""
+    if isinstance(module, nn.ReLU):
+        return 1.0
+    from ..design.proof.certify import certify
+
+    if not isinstance(module, Pointwise):
+        raise ParameterError(
+            f"A Lipschitz constant is proved of softknee's own functions, not of {type(module).__name__}."
+        )
+    return math.nextafter(float(certify(module.definition, **_values(module)).lipschitz.upper), math.inf)
+
+
+@torch.no_grad()
+def jacobian_bound(model: nn.Module) -> Tensor:
+    """A bound of |d out_o / d x_i| for all inputs, as a matrix (n_out, n_in) in float64.
+
+    A product of matrices is entry by entry at most the product of bounds of their entries: this is the product of the
+    layers' bounds, `KANLinear.lipschitz` and the absolute weights of linear layers. Norms of it are certified Lipschitz
+    constants of the network: `matrix_norm(2)` for distances, `.sum(1).max()` for the largest change of one output.
+
+    model: a KANLinear, a linear layer, or a Sequential of these and of element-wise functions of the zoo; dropout is
+        taken as in eval mode.
+
+    >>> import softknee as sk, torch
+    >>> layer = sk.nn.KANLinear(2, 1, grid=5)
+    >>> with torch.no_grad():
+    ...     _ = layer.table.zero_()
+    ...     _ = layer.weight.fill_(1.0)  # silu(x) + silu(y)
+    >>> sk.nn.jacobian_bound(layer)
+    tensor([[1.0998, 1.0998]], dtype=torch.float64)
+    """
+    layers = list(model) if isinstance(model, nn.Sequential) else [model]
+    bound: Tensor | None = None
+    scale = 1.0
+    for layer in layers:
+        if isinstance(layer, nn.Sequential):
+            matrix = jacobian_bound(layer)
+        elif isinstance(layer, KANLinear):
+            matrix = layer.lipschitz()
+        elif isinstance(layer, nn.Linear):
+            matrix = layer.weight.double().abs()
+        elif isinstance(layer, Pointwise):
+            scale *= constant_of(layer)
+            continue
+        elif isinstance(layer, (nn.Identity, nn.Dropout, nn.Flatten)):
+            continue
+        else:
+            raise InputError(
+                f"jacobian_bound takes a Sequential of KANLinear, nn.Linear and functions of the zoo, and one of its "
+                f"layers is a {type(layer).__name__}."
+            )
+        bound = matrix if bound is None else matrix @ bound
+    if bound is None:
+        raise InputError("jacobian_bound needs a layer with inputs and outputs, a KANLinear or nn.Linear.")
+    return scale * bound
+
+
+__all__ = ["KANLinear", "Pruned", "jacobian_bound"]
