@@ -387,17 +387,19 @@ def test_the_guide_says_what_the_records_say() -> None:
     for line in luck_table(found).markdown().splitlines()[2:]:
         assert line in text
     rows = {row.label: row for row in summarise(judgement_recipe(found.recipe, found.finalists), found.outcomes).rows}
-    for label in ("relu", "product 51", "gate 95"):
+    for label in ("relu", "product 108", "gate 212"):
         assert f"{100 * rows[label].scores['accuracy'].value:.2f} %" in text
-    assert rows["product 51"].verdicts["accuracy"].words == "better"
+    assert rows["product 108"].verdicts["accuracy"].words == "better"
     assert not any(row.verdicts["delta_1"].words.endswith("better") for row in rows.values() if row.verdicts)
-    cost = rows["gate 95"].cost
+    cost = rows["product 108"].cost
     assert cost is not None
-    assert cost.train_ratio.low < 1.05
-    assert found.finalists["product 51"].candidate.text in text
+    assert f"{cost.train_ratio.value:.1f} times" in text
+    assert found.finalists["product 108"].candidate.text in text
+    minutes, seconds = divmod(round(found.seconds), 60)
+    assert f"{minutes} min {seconds} s" in text
     reasons = [each.reason for each in found.tried if each.reason is not None]
     proved = sum(not each.is_baseline and each.reason is None for each in found.tried)
     unproved, above = (sum(word in reason for reason in reasons) for word in (UNPROVED, "is above 1.5"))
-    assert (proved, unproved, above, len(reasons)) == (758, 184, 56, 242)
+    assert unproved + above == len(reasons)
     for number in (proved, unproved, above):
         assert re.search(rf"\b{number}\b", text)
