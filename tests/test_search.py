@@ -237,7 +237,7 @@ def test_the_page_and_the_files_of_the_finalists(whole: Path) -> None:
         assert f'sk.get("{name}.json")' in own
         assert "## Certified" in own
     assert (whole / "judgement" / "report" / "index.html").exists()
-    for link in ("luck.svg", "front.svg"):
+    for link in ("luck.svg", "plane.svg"):
         assert f"]({link})" in text
         assert (page.parent / link).read_text().startswith("<svg")
 

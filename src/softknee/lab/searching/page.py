@@ -17,8 +17,9 @@ from pathlib import Path
 import softknee as sk
 
 from .. import gallery
-from ..chart import Chart, marks, number, svg_of
+from ..chart import Chart, by_name, lines_legend, marks, number, rule_at, svg_of
 from ..report import summarise
+from ..report.drawing import Figure, looks, on_paper, plane
 from ..report.summary import Row, Summary, counted, duration
 from ..studies.reporting import write_report_into
 from ..studies.store import Folder, RunStore
@@ -104,10 +105,12 @@ def write_page(found: Found, place: str | os.PathLike[str], *, command: str) -> 
     out = Path(folder.url, REPORT)
     knees = write_knees(found, out)
     summary = summarise(judgement_recipe(found.recipe, found.finalists), found.outcomes)
-    folder.write(f"{REPORT}/luck.svg", luck_figure(found).encode(), what="figure")
-    if summary.spread is not None:
-        folder.write(f"{REPORT}/front.svg", front_figure(summary).encode(), what="figure")
-    folder.write(f"{REPORT}/{PAGE}", render(found, summary, knees).encode(), what="page")
+    folder.write(f"{REPORT}/luck.svg", luck_figure(found, summary).encode(), what="figure")
+    judged = plane(summary)
+    if judged is not None:
+        drawn = svg_of(on_paper([judged]), label=judged.label, dark=True)
+        folder.write(f"{REPORT}/plane.svg", drawn.encode(), what="figure")
+    folder.write(f"{REPORT}/{PAGE}", render(found, summary, knees, judged).encode(), what="page")
     return out / PAGE
 
 
@@ -125,7 +128,7 @@ def write_knees(found: Found, out: Path) -> dict[str, Path]:
     return knees
 
 
-def render(found: Found, summary: Summary, knees: Mapping[str, Path]) -> str:
+def render(found: Found, summary: Summary, knees: Mapping[str, Path], judged: Figure | None) -> str:
     """The page as Markdown."""
     parts = [
         f"# {found.recipe.title or found.recipe.name}",
@@ -135,7 +138,7 @@ def render(found: Found, summary: Summary, knees: Mapping[str, Path]) -> str:
         "![Leads over the baseline in the search and afterwards](luck.svg)",
         "## Accuracy, reproducibility and cost",
         _front_table(summary).markdown(),
-        *(["![Accuracy and prediction difference](front.svg)"] if summary.spread is not None else []),
+        *([f"![{judged.label}](plane.svg)", judged.caption] if judged is not None else []),
         f"The whole judgement: [report](../{JUDGEMENT}/report/index.html).",
         "## The finalists",
         _finalists_table(found, knees).markdown(),
@@ -265,35 +268,20 @@ def _dropped(found: Found) -> str:
 # -- figures ----------------------------------------------------------------------------------------------
 
 
-def luck_figure(found: Found) -> str:
+def luck_figure(found: Found, summary: Summary) -> str:
     """For each finalist and baseline its lead in the search, with fresh seeds, and on the test data."""
     stages = ["search", "fresh seeds", "test"]
     rows = [
-        {"label": lead.label, "stage": stage, "lead": value}
+        {"name": lead.label, "stage": stage, "lead": value}
         for lead in luck_of(found)
         for stage, value in zip(stages, (lead.search, lead.fresh, lead.test), strict=True)
         if math.isfinite(value)
     ]
-    stage = {"field": "stage", "type": "nominal", "sort": stages, "axis": {"labelAngle": 0}, "title": None}
-    colour = {"field": "label", "type": "nominal", "sort": None}
-    encoding = {"x": stage, "y": number("lead", title=f"lead over {found.recipe.baseline} in loss"), "color": colour}
-    chart: Chart = {"width": 420, "height": 240, "layer": [marks("line", rows, encoding, point=True)]}
+    look, shown = looks(summary), list(dict.fromkeys(row["name"] for row in rows))
+    encoding = {
+        "x": {"field": "stage", "type": "nominal", "sort": stages, "axis": {"labelAngle": 0}, "title": None},
+        "y": number("lead", title=f"lead over {found.recipe.baseline} in loss"),
+        "color": by_name(shown, [look[name].colour for name in shown], legend=lines_legend()),
+    }
+    chart: Chart = {"width": 420, "height": 240, "layer": [rule_at(y=0), marks("line", rows, encoding, point=True)]}
     return svg_of(chart, label="Leads over the baseline in the search and afterwards", dark=True)
-
-
-def front_figure(summary: Summary) -> str:
-    """Every judged function by its score and its prediction difference; those on the front are filled."""
-    metric, spread, front = summary.metric, summary.spread, pareto(summary)
-    assert spread is not None
-    rows = []
-    for row in summary.judged:
-        score, difference = row.result(metric), row.result(spread)
-        if score is not None and difference is not None:
-            place = {"x": metric.scale * score.value, "y": spread.scale * difference.value}
-            rows.append({**place, "label": row.label, "filled": 1.0 if row in front else 0.15})
-    axes = {"x": number("x", title=metric.title), "y": number("y", title=spread.title)}
-    opacity = {"field": "filled", "type": "quantitative", "scale": None}
-    dots = marks("point", rows, {**axes, "fillOpacity": opacity}, filled=True, size=70)
-    words = marks("text", rows, {**axes, "text": {"field": "label"}}, dx=8, align="left")
-    chart: Chart = {"width": 420, "height": 280, "layer": [dots, words]}
-    return svg_of(chart, label="Score and prediction difference of every judged function", dark=True)
