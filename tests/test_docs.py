@@ -29,7 +29,12 @@ def is_missing(package: str) -> bool:
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     if name.startswith(("softknee.lab", "softknee.app")) and (missing := next(filter(is_missing, LAB), None)):
         pytest.skip(f"{missing} is not installed; the extra 'lab' brings it")
-    module = importlib.import_module(name)
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "triton":
+            raise
+        pytest.skip("triton is not installed; torch brings it on most machines")
     monkeypatch.chdir(tmp_path)
     # The debugger of each docstring's runner, which nobody uses, would look for changes of every file read so far.
     monkeypatch.setattr("linecache.checkcache", lambda filename=None: None)

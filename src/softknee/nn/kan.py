@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from ..errors import InputError, ParameterError
 from .make import make
 from .module import Pointwise
-from .parameters import leaf_of_graph, refuse_script, require_count, require_number, require_tensor
+from .parameters import leaf_of_graph, refuse_script, require_count, require_model, require_number, require_tensor
 
 if TYPE_CHECKING:
     from .kan_forms import ClosedForms
@@ -450,6 +450,7 @@ def jacobian_bound(model: nn.Module) -> Tensor:
     >>> sk.nn.jacobian_bound(layer)
     tensor([[1.0998, 1.0998]], dtype=torch.float64)
     """
+    require_model(model, "jacobian_bound")
     layers = list(model) if isinstance(model, nn.Sequential) else [model]
     bound: Tensor | None = None
     scale = 1.0

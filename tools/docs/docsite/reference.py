@@ -29,6 +29,7 @@ ROOMS = {
     "softknee.train": "Many replicas at once, one loop for many processes, reproducibility as an aim.",
     "softknee.measure": "Measurements, scores, tests of differences, and records.",
     "softknee.wire": "Symbols as bits, and the boundary between two processes.",
+    "softknee.lab": "The search for an activation; studies are run by the command.",
     "softknee.lab.deploy": "What replacing by ReLU buys: ONNX, int8, pruning, proofs.",
     "softknee.lab.fits": "Pictures of what a study learned.",
     "softknee.lab.language": "Language models: preferences and perplexity.",
