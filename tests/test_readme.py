@@ -85,12 +85,13 @@ def test_pictures_are_of_the_present_code() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning:torch")
 def test_the_five_minutes_run_and_come_to_what_they_say() -> None:
     torch.manual_seed(0)
-    function, module, swap, proof, trained, mine, relu, export = run_blocks_of(START)
+    function, module, swap, kan, proof, trained, mine, relu, export = run_blocks_of(START)
     assert "Claims(smoothness=2, monotone=True, lipschitz=1" in function
     assert "delta -> 0.0 makes it relu" in function
     assert "SmeLU(beta=0.25 (learned), per='channel', size=64, dim=1)" in module
     assert "35 parameters" in module
     assert "2 changed, 0 left" in swap
+    assert re.fullmatch(r"tensor\(\[\[\d\.\d+, \d\.\d+\]\], dtype=torch.float64\)\s*", kan)
     assert "certificate of hardtanh_triweight" in proof
     assert "Pointwise('softlog', beta=2)" in mine
     assert "softlog" not in names()  # the page leaves nothing behind for the next one
