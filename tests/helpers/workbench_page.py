@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,3 +102,17 @@ def number(text: str) -> float:
     """A number as the page writes it."""
     plain = text.replace("−", "-").replace("∞", "inf")
     return float(plain) if plain != "–" else math.nan
+
+
+def assert_quick(times: list[float]) -> None:
+    """The quickest of the times from an event to its picture is what the page takes; the rest say how busy it is."""
+    slow = _slowdown()
+    assert min(times) < (50 if slow < 1.2 else 200 * slow), (times, slow)
+
+
+def _slowdown() -> float:
+    """How many times longer than its work a calculation takes here just now: above 1 where others have the cores."""
+    begin, start = time.monotonic(), time.process_time()
+    while time.process_time() - start < 0.5:
+        sum(range(10_000))
+    return (time.monotonic() - begin) / (time.process_time() - start)
