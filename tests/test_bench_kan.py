@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from softknee.app.commands import app
 from softknee.errors import ParameterError
 from softknee.lab.bench import kan
-from softknee.lab.bench.kan import FUNCTIONS, RadialLayer, Settings, SplineLayer, count_parameters, measure, tables
+from softknee.lab.bench.kan import FUNCTIONS, RadialLayer, Settings, SplineLayer, count_trained, measure, tables
 from softknee.measure import Record
 
 SMALL = {
@@ -63,7 +63,7 @@ def test_the_functions_have_their_known_values() -> None:
 
 def test_the_mlp_has_as_many_parameters() -> None:
     for widths in ((2, 5, 1), (784, 64, 10)):
-        ours, mlp = (count_parameters(kan.MODELS[name](widths)) for name in ("squaf", "mlp"))
+        ours, mlp = (count_trained(kan.MODELS[name](widths)) for name in ("squaf", "mlp"))
         assert abs(mlp - ours) <= 0.05 * ours
 
 

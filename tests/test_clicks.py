@@ -1,14 +1,11 @@
 """Models of clicks: their inputs, the order of a stream, and progressive validation against a plain loop."""
 
-from itertools import pairwise
-
 import pytest
 import torch
 from torch import nn
 
 import softknee as sk
-from click_streams import FEW, plain_stream, stream_model
-from data_files import write_criteo
+from click_streams import EMBEDDINGS, FEW, dense, parameters, plain_stream, stream_model, write_small_criteo
 from softknee.errors import InputError, ParameterError, RecipeError
 from softknee.lab.clicks import ClickInputs, build_by_name, click_model
 from softknee.lab.data.criteo import BUCKETS, load_criteo
@@ -18,24 +15,10 @@ from softknee.lab.studies.runner import run_study
 from softknee.train import random_keys
 from softknee.train.random_keys import order
 
-# Equation 23 of the SmeLU paper: the size of each column's embedding, 0 for one-hots.
-D = [3, 9, 29, 11, 17, 0, 14, 4, 0, 12, 19, 24, 29, 0, 13, 25, 0, 8, 29, 0, 22, 0, 0, 31, 0, 29]
-
 
 @pytest.fixture
 def data(tmp_path):
-    """A folder with small files of Criteo's format."""
-    for part, count in (("train", 96), ("dev", 24), ("test", 24)):
-        write_criteo(tmp_path / "data" / "criteo" / f"dac8k_{part}.tsv", count, seed=len(part))
-    return tmp_path / "data"
-
-
-def parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def dense(*widths: int) -> int:
-    return sum((wide + 1) * narrow for wide, narrow in pairwise(widths))
+    return write_small_criteo(tmp_path / "data")
 
 
 # -- the model ------------------------------------------------------------------------------------------------
@@ -43,12 +26,12 @@ def dense(*widths: int) -> int:
 
 def test_inputs_are_numbers_embeddings_and_one_hots(data):
     x, _ = load_criteo(data)["train"]
-    inputs = ClickInputs({f"C{k + 1}": d for k, d in enumerate(D)})
+    inputs = ClickInputs({f"C{k + 1}": d for k, d in enumerate(EMBEDDINGS)})
     actual = inputs(x)
     assert actual.shape == (len(x), 1042)
     for row, given in zip(actual.tolist()[:5], x.tolist()[:5], strict=True):
         wanted = given[:13]
-        for k, (n, d) in enumerate(zip(BUCKETS, D, strict=True)):
+        for k, (n, d) in enumerate(zip(BUCKETS, EMBEDDINGS, strict=True)):
             bucket = int(given[13 + k])
             if d:
                 wanted += inputs.tables[f"C{k + 1}"][bucket].tolist()

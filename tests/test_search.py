@@ -27,7 +27,7 @@ from softknee.lab.searching.grammar import Candidate, draw  # noqa: E402
 from softknee.lab.searching.page import luck_of, pareto  # noqa: E402
 from softknee.lab.searching.proving import UNPROVED, cost_class, examine  # noqa: E402
 from softknee.lab.searching.search import STORAGE, judgement_recipe, open_study  # noqa: E402
-from softknee.lab.searching.workers import Job, Surroundings  # noqa: E402
+from softknee.lab.searching.workers import Job, JobContext  # noqa: E402
 from softknee.lab.studies.examples import recipe_examples  # noqa: E402
 
 RECIPE = """
@@ -123,11 +123,11 @@ def test_cost_counts_what_is_transcendental() -> None:
 
 def test_candidates_of_one_formula_train_together_as_each_alone() -> None:
     recipe = read_recipe(RECIPE)
-    around = Surroundings(recipe, recipe_examples(recipe))
+    shared = JobContext(recipe, recipe_examples(recipe))
     values = ({"beta": 0.3}, {"beta": 1.0}, {"beta": 3.0})
     chosen = Candidate("function", "swish", values[0]).chosen(learn=False)
-    together = around.do(Job(chosen, values, 2))
-    alone = [around.do(Job(Candidate("function", "swish", each).chosen(learn=False), (each,), 2))[0] for each in values]
+    together = shared.do(Job(chosen, values, 2))
+    alone = [shared.do(Job(Candidate("function", "swish", each).chosen(learn=False), (each,), 2))[0] for each in values]
     assert together == [pytest.approx(each, rel=1e-5) for each in alone]
     assert len({round(each[0], 6) for each in together}) == 3
 
@@ -143,9 +143,9 @@ def test_a_recipe_with_a_search_is_written_and_read_again() -> None:
 
 def test_numbers_that_are_learned_move() -> None:
     recipe = read_recipe(RECIPE.replace("seconds: 20", "learn: true"))
-    around = Surroundings(recipe, recipe_examples(recipe))
+    shared = JobContext(recipe, recipe_examples(recipe))
     candidate = Candidate("gate", "x * sigmoid(b * x)", {"b": 1.0})
-    fixed, learned = (around.do(Job(candidate.chosen(learn=learn), (candidate.values,), 1)) for learn in (False, True))
+    fixed, learned = (shared.do(Job(candidate.chosen(learn=learn), (candidate.values,), 1)) for learn in (False, True))
     assert fixed != learned
     assert candidate.choice("gate", learn=True).learn is True
 
@@ -187,10 +187,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_search_records_every_candidate_and_judges_with_fresh_seeds(whole: Path) -> None:
-    found = read_search(whole)
-    drawn = [each for each in found.tried if not each.is_baseline]
+    result = read_search(whole)
+    drawn = [each for each in result.tried if not each.is_baseline]
     assert len(drawn) == 12
-    assert {each.candidate.formula for each in found.tried if each.is_baseline} == {"relu", "gelu"}
+    assert {each.candidate.formula for each in result.tried if each.is_baseline} == {"relu", "gelu"}
     for each in drawn:
         assert each.reason is not None or each.certificate is not None
         assert bool(each.losses) == (each.reason is None)
@@ -199,35 +199,35 @@ def test_a_search_records_every_candidate_and_judges_with_fresh_seeds(whole: Pat
     halved = [each for each in drawn if each.reason is None and each.loss(4) == math.inf]
     assert halved
     assert all(each.loss(2) < math.inf for each in halved)
-    assert 1 <= len(found.finalists) <= 2
-    assert len({each.candidate.formula for each in found.finalists.values()}) == len(found.finalists)
-    trained = [outcome for outcome in found.outcomes if outcome.trial.kind == "train"]
-    assert {outcome.trial.activation.label for outcome in trained} == {"relu", "gelu", *found.finalists}
+    assert 1 <= len(result.finalists) <= 2
+    assert len({each.candidate.formula for each in result.finalists.values()}) == len(result.finalists)
+    trained = [outcome for outcome in result.outcomes if outcome.trial.kind == "train"]
+    assert {outcome.trial.activation.label for outcome in trained} == {"relu", "gelu", *result.finalists}
     assert all(outcome.trial.seeds.numbers == (0, 1, 2) for outcome in trained)
     record = json.loads((whole / "generations" / "0001.json").read_text())
     assert not set(record["seeds"]) & {0, 1, 2}
 
 
 def test_luck_is_the_part_of_a_lead_that_fresh_seeds_do_not_confirm(whole: Path) -> None:
-    found = read_search(whole)
-    label, best = next(iter(found.finalists.items()))
-    relu = next(each for each in found.tried if each.candidate.formula == "relu")
+    result = read_search(whole)
+    label, best = next(iter(result.finalists.items()))
+    relu = next(each for each in result.tried if each.candidate.formula == "relu")
     losses = {
         outcome.trial.activation.label: torch.tensor(outcome.validation["log_loss"]).mean().item()
-        for outcome in found.outcomes
+        for outcome in result.outcomes
     }
-    lead = next(each for each in luck_of(found) if each.label == label)
+    lead = next(each for each in luck_of(result) if each.label == label)
     assert lead.search == pytest.approx(relu.loss(4) - best.loss(4))
     assert lead.fresh == pytest.approx(losses["relu"] - losses[label], abs=1e-6)
     assert lead.share == pytest.approx(1 - lead.fresh / lead.search) or lead.search <= 0
 
 
 def test_the_page_and_the_files_of_the_finalists(whole: Path) -> None:
-    found = read_search(whole)
-    page = write_page(found, whole, command="softknee search small")
+    result = read_search(whole)
+    page = write_page(result, whole, command="softknee search small")
     text = page.read_text()
     assert "Keep relu" in text or "Use " in text
-    for label, each in found.finalists.items():
+    for label, each in result.finalists.items():
         name = label.replace(" ", "_")
         assert each.candidate.text in text
         act = sk.get(str(page.parent / f"{name}.json"))
@@ -245,8 +245,8 @@ def test_the_page_and_the_files_of_the_finalists(whole: Path) -> None:
 def test_nothing_on_the_front_is_beaten(whole: Path) -> None:
     from softknee.lab.report import summarise
 
-    found = read_search(whole)
-    summary = summarise(judgement_recipe(found.recipe, found.finalists), found.outcomes)
+    result = read_search(whole)
+    summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
     front = pareto(summary)
     assert front
     for row in summary.judged:
@@ -331,11 +331,11 @@ def test_a_torn_line_of_the_sampler_is_cut_off(whole: Path, tmp_path: Path) -> N
 
     content = (whole / STORAGE).read_bytes()
     (tmp_path / STORAGE).write_bytes(content + b'{"op_code": 4, "wor')
-    found = read_search(whole)
-    assert found.recipe.search is not None
-    study = open_study(Folder(tmp_path), found.recipe.search, generation=9, tried=found.tried, epochs=(2, 4))
+    result = read_search(whole)
+    assert result.recipe.search is not None
+    study = open_study(Folder(tmp_path), result.recipe.search, generation=9, tried=result.tried, epochs=(2, 4))
     assert len(study.trials) == 12
-    assert study.best_value == min(each.loss(4) for each in found.tried if not each.is_baseline)
+    assert study.best_value == min(each.loss(4) for each in result.tried if not each.is_baseline)
     assert (tmp_path / STORAGE).read_bytes().startswith(content + b"{")
 
 
@@ -345,12 +345,12 @@ def test_the_definitions_of_a_search_are_collected() -> None:
     from softknee.spec.activation import _by_key
 
     recipe = read_recipe(RECIPE)
-    around = Surroundings(recipe, recipe_examples(recipe))
+    shared = JobContext(recipe, recipe_examples(recipe))
 
     def once(width: float) -> None:
         candidate = Candidate("mollify", "mollify(relu, triangle, width=w)", {"w": width})
-        around.do(Job(candidate.chosen(learn=False), (candidate.values,)))
-        around.do(Job(candidate.chosen(learn=False), (candidate.values,), 1))
+        shared.do(Job(candidate.chosen(learn=False), (candidate.values,)))
+        shared.do(Job(candidate.chosen(learn=False), (candidate.values,), 1))
 
     once(0.31)
     gc.collect()
@@ -364,14 +364,14 @@ def test_the_definitions_of_a_search_are_collected() -> None:
 def test_a_function_at_its_defaults_is_a_program_of_its_own(tmp_path: Path) -> None:
     """Drawn as such, or as a sum with itself; its parameters free or not: one formula, and not one program."""
     text = RECIPE.replace("[function, mollify, gate]", "[function, sum]").replace("srelu, swish]", "swish]")
-    found = search(
+    result = search(
         read_recipe(text, settings=["search.candidates=16", "search.generation=16"]), out=tmp_path, processes=1
     )
     formulas = {}
-    for each in found.tried:
+    for each in result.tried:
         formulas.setdefault(each.candidate.formula, set()).add(tuple(each.candidate.values))
     assert any(len(kinds) > 1 for kinds in formulas.values())
-    assert not [each.reason for each in found.tried if each.reason and each.reason.startswith("not trained")]
+    assert not [each.reason for each in result.tried if each.reason and each.reason.startswith("not trained")]
 
 
 RECORDS, GUIDE = (
@@ -383,10 +383,12 @@ def test_the_guide_says_what_the_records_say() -> None:
     from softknee.lab.report import summarise
     from softknee.lab.searching import luck_table
 
-    text, found = GUIDE.read_text(encoding="utf-8"), read_search(RECORDS)
-    for line in luck_table(found).markdown().splitlines()[2:]:
+    text, result = GUIDE.read_text(encoding="utf-8"), read_search(RECORDS)
+    for line in luck_table(result).markdown().splitlines()[2:]:
         assert line in text
-    rows = {row.label: row for row in summarise(judgement_recipe(found.recipe, found.finalists), found.outcomes).rows}
+    rows = {
+        row.label: row for row in summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes).rows
+    }
     for label in ("relu", "product 108", "gate 212"):
         assert f"{100 * rows[label].scores['accuracy'].value:.2f} %" in text
     assert rows["product 108"].verdicts["accuracy"].words == "better"
@@ -394,11 +396,11 @@ def test_the_guide_says_what_the_records_say() -> None:
     cost = rows["product 108"].cost
     assert cost is not None
     assert f"{cost.train_ratio.value:.1f} times" in text
-    assert found.finalists["product 108"].candidate.text in text
-    minutes, seconds = divmod(round(found.seconds), 60)
+    assert result.finalists["product 108"].candidate.text in text
+    minutes, seconds = divmod(round(result.seconds), 60)
     assert f"{minutes} min {seconds} s" in text
-    reasons = [each.reason for each in found.tried if each.reason is not None]
-    proved = sum(not each.is_baseline and each.reason is None for each in found.tried)
+    reasons = [each.reason for each in result.tried if each.reason is not None]
+    proved = sum(not each.is_baseline and each.reason is None for each in result.tried)
     unproved, above = (sum(word in reason for reason in reasons) for word in (UNPROVED, "is above 1.5"))
     assert unproved + above == len(reasons)
     for number in (proved, unproved, above):

@@ -2,26 +2,23 @@
 
 import os
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import product
 
 import pytest
 import torch
 from papers.runs import recipe_named
-from torch import nn
 from torch.nn import functional as F
 
-from click_streams import plain_stream
-from data_files import write_criteo
+from click_streams import EMBEDDINGS, dense, parameters, plain_stream, write_small_criteo
 from softknee.errors import DataError, RecipeError
 from softknee.lab.clicks import click_model
 from softknee.lab.data.criteo import load_criteo
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.runner import run_study, smoke
 
-# Equations 22 and 23, as the paper prints them.
+# Equation 22, as the paper prints it.
 N = [1373, 2148, 4847, 9781, 396, 28, 3591, 2798, 14, 7403, 2511, 5598, 9501, 46, 4753, 4056, 23, 3828, 5856, 12, 4226]
 N += [23, 61, 3098, 494, 5087]
-D = [3, 9, 29, 11, 17, 0, 14, 4, 0, 12, 19, 24, 29, 0, 13, 25, 0, 8, 29, 0, 22, 0, 0, 31, 0, 29]
 RECIPES = (
     *(f"smelu-table-{table}{start}" for table in (1, 2, 3) for start in ("", "-keras")),
     "smelu-figure-3",
@@ -31,26 +28,15 @@ RECIPES = (
 
 @pytest.fixture
 def data(tmp_path):
-    """A folder with small files of Criteo's format."""
-    for part, count in (("train", 96), ("dev", 24), ("test", 24)):
-        write_criteo(tmp_path / "data" / "criteo" / f"dac8k_{part}.tsv", count, seed=len(part))
-    return tmp_path / "data"
-
-
-def parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def dense(*widths: int) -> int:
-    return sum((wide + 1) * narrow for wide, narrow in pairwise(widths))
+    return write_small_criteo(tmp_path / "data")
 
 
 # -- the model ------------------------------------------------------------------------------------------------
 
 
 def test_the_counts_follow_from_the_papers_equations():
-    inputs = 13 + sum(d or n for n, d in zip(N, D, strict=True))
-    tables = sum(n * d for n, d in zip(N, D, strict=True))
+    inputs = 13 + sum(d or n for n, d in zip(N, EMBEDDINGS, strict=True))
+    tables = sum(n * d for n, d in zip(N, EMBEDDINGS, strict=True))
     assert inputs == 1042
     with torch.device("meta"):
         model = click_model()

@@ -1,15 +1,36 @@
-"""Click models trained on a stream, one example after another."""
+"""Click models: small files, counts of parameters, and training on a stream, one example after another."""
 
 import math
+from itertools import pairwise
+from pathlib import Path
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 import softknee as sk
+from data_files import write_criteo
 from softknee.lab.clicks import click_model
 from softknee.train.random_keys import order
 
 FEW = {"C6": 0, "C9": 3, "C20": 2}  # columns of 28, 14 and 12 buckets
+# Equation 23 of the SmeLU paper: the size of each column's embedding, 0 for one-hots.
+EMBEDDINGS = [3, 9, 29, 11, 17, 0, 14, 4, 0, 12, 19, 24, 29, 0, 13, 25, 0, 8, 29, 0, 22, 0, 0, 31, 0, 29]
+
+
+def write_small_criteo(folder: Path) -> Path:
+    """A data folder with small files of Criteo's format."""
+    for part, count in (("train", 96), ("dev", 24), ("test", 24)):
+        write_criteo(folder / "criteo" / f"dac8k_{part}.tsv", count, seed=len(part))
+    return folder
+
+
+def parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def dense(*widths: int) -> int:
+    return sum((wide + 1) * narrow for wide, narrow in pairwise(widths))
 
 
 def plain_stream(x, y, *, seeds, shared, window, batch, lr, norm=None):

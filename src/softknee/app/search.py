@@ -32,7 +32,7 @@ def search(
     check_tools()
     try:
         with progress_line("search:") as report:
-            found = searching.search(
+            result = searching.search(
                 name,
                 out=out,
                 resume=resume,
@@ -43,13 +43,13 @@ def search(
                 command=command_line(),
                 report=report,
             )
-            page = searching.write_page(found, found.folder, command=command_line())
+            page = searching.write_page(result, result.folder, command=command_line())
     except StudyStopped as stopped:
         typer.echo(str(stopped), err=True)
         raise typer.Exit(128 + stopped.number) from None
     except KeyboardInterrupt:
         typer.echo("Stopped at once; every whole generation is kept. Go on with --resume.", err=True)
         raise typer.Exit(STOPPED) from None
-    print_table(searching.luck_table(found))
-    console_of().print(searching.headline(found), markup=False)
+    print_table(searching.luck_table(result))
+    console_of().print(searching.headline(result), markup=False)
     typer.echo(f"The page is {page}.")

@@ -48,10 +48,8 @@ from .clock import (
 
 _POINTS = 1000  # to train on, and as many for the test
 _ITERATIONS_A_CALL = 20
-_GRID, _ORDER = (
-    8,
-    3,
-)  # intervals in [-1, 1] and the order of the splines: 11 functions on each edge, as ours have points
+# Intervals in [-1, 1] and the order of the splines: 11 functions on each edge, as ours have points.
+_GRID, _ORDER = 8, 3
 _IMAGES = 256  # in a batch
 
 
@@ -123,7 +121,7 @@ def _pykan(widths: Sequence[int]) -> nn.Module:
 
 def _matched(widths: Sequence[int]) -> nn.Module:
     """An MLP of two hidden layers with SiLU, of about as many parameters as the KAN of a soft table."""
-    wanted = count_parameters(MODELS["squaf"](widths))
+    wanted = count_trained(MODELS["squaf"](widths))
     first, last = widths[0], widths[-1]
     hidden = min(range(1, 4096), key=lambda h: abs((first + 1) * h + (h + 1) * h + (h + 1) * last - wanted))
     sizes = (first, hidden, hidden, last)
@@ -142,7 +140,7 @@ MODELS: dict[str, Callable[[Sequence[int]], nn.Module]] = {
 }
 
 
-def count_parameters(model: nn.Module) -> int:
+def count_trained(model: nn.Module) -> int:
     """How many numbers are trained."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
@@ -318,7 +316,7 @@ def _rows(task: str, settings: Settings, report: Callable[[str], None]) -> list[
         rows.append(row)
         try:
             model = _made(name, task, settings, seed=0)
-            row["parameters"] = count_parameters(model)
+            row["parameters"] = count_trained(model)
             built[name] = _step(model, data[0], images=images)
             if images and name in settings.untrained:
                 continue

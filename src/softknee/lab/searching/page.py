@@ -26,7 +26,7 @@ from ..studies.store import Folder, RunStore
 from ..studies.trials import Outcome
 from ..table import Table
 from .proving import UNPROVED
-from .search import JUDGEMENT, Found, Tried, judgement_recipe
+from .search import JUDGEMENT, SearchResult, Tried, judgement_recipe
 
 REPORT, PAGE = "report", "README.md"
 
@@ -51,15 +51,15 @@ class Luck:
         return 1 - self.fresh / self.search if self.search > 0 else math.nan
 
 
-def luck_of(found: Found) -> list[Luck]:
+def luck_of(result: SearchResult) -> list[Luck]:
     """The leads over the baseline of the recipe, in the search and afterwards, of the finalists and other baselines."""
-    assert found.recipe.search is not None
-    longest = found.recipe.search.epochs(found.recipe.training.epochs)[-1]
-    searched = {each.candidate.formula: each.loss(longest) for each in found.tried if each.is_baseline}
-    searched |= {label: each.loss(longest) for label, each in found.finalists.items()}
-    outcomes = {outcome.trial.activation.label: outcome for outcome in found.outcomes if outcome.trial.kind == "train"}
+    assert result.recipe.search is not None
+    longest = result.recipe.search.epochs(result.recipe.training.epochs)[-1]
+    searched = {each.candidate.formula: each.loss(longest) for each in result.tried if each.is_baseline}
+    searched |= {label: each.loss(longest) for label, each in result.finalists.items()}
+    outcomes = {outcome.trial.activation.label: outcome for outcome in result.outcomes if outcome.trial.kind == "train"}
     losses = {label: (_loss(outcome, "validation"), _loss(outcome, "test")) for label, outcome in outcomes.items()}
-    base = found.recipe.baseline
+    base = result.recipe.baseline
     return [
         Luck(label, searched[base] - loss, losses[base][0] - losses[label][0], losses[base][1] - losses[label][1])
         for label, loss in searched.items()
@@ -98,29 +98,29 @@ def _aims(row: Row, summary: Summary) -> list[float]:
 # -- the page ---------------------------------------------------------------------------------------------
 
 
-def write_page(found: Found, place: str | os.PathLike[str], *, command: str) -> Path:
+def write_page(result: SearchResult, place: str | os.PathLike[str], *, command: str) -> Path:
     """Write the page of a search into its folder, and the report of its judgement; where the page is."""
     folder = Folder(place)
     write_report_into(RunStore(Path(folder.url, JUDGEMENT)), command=command)
     out = Path(folder.url, REPORT)
-    knees = write_knees(found, out)
-    summary = summarise(judgement_recipe(found.recipe, found.finalists), found.outcomes)
-    folder.write(f"{REPORT}/luck.svg", luck_figure(found, summary).encode(), what="figure")
+    knees = write_knees(result, out)
+    summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
+    folder.write(f"{REPORT}/luck.svg", luck_figure(result, summary).encode(), what="figure")
     judged = plane(summary)
     if judged is not None:
         drawn = svg_of(on_paper([judged]), label=judged.label, dark=True)
         folder.write(f"{REPORT}/plane.svg", drawn.encode(), what="figure")
-    folder.write(f"{REPORT}/{PAGE}", render(found, summary, knees, judged).encode(), what="page")
+    folder.write(f"{REPORT}/{PAGE}", render(result, summary, knees, judged).encode(), what="page")
     return out / PAGE
 
 
-def write_knees(found: Found, out: Path) -> dict[str, Path]:
+def write_knees(result: SearchResult, out: Path) -> dict[str, Path]:
     """A definition file and a page of every finalist, by label."""
     out.mkdir(parents=True, exist_ok=True)
     knees = {}
-    for label, each in found.finalists.items():
+    for label, each in result.finalists.items():
         name = label.replace(" ", "_")
-        about = f"Found by a search among {counted(len(found.tried), 'function')}: {each.candidate.text}"
+        about = f"SearchResult by a search among {counted(len(result.tried), 'function')}: {each.candidate.text}"
         act = each.candidate.definition().with_(name=name, about=about, recipe=each.candidate.text)
         knees[label] = sk.save(act, out / f"{name}.json")
     if knees:
@@ -128,38 +128,38 @@ def write_knees(found: Found, out: Path) -> dict[str, Path]:
     return knees
 
 
-def render(found: Found, summary: Summary, knees: Mapping[str, Path], judged: Figure | None) -> str:
+def render(result: SearchResult, summary: Summary, knees: Mapping[str, Path], judged: Figure | None) -> str:
     """The page as Markdown."""
     parts = [
-        f"# {found.recipe.title or found.recipe.name}",
-        headline(found),
+        f"# {result.recipe.title or result.recipe.name}",
+        headline(result),
         "## How much was luck",
-        luck_table(found).markdown(),
+        luck_table(result).markdown(),
         "![Leads over the baseline in the search and afterwards](luck.svg)",
         "## Accuracy, reproducibility and cost",
         _front_table(summary).markdown(),
         *([f"![{judged.label}](plane.svg)", judged.caption] if judged is not None else []),
         f"The whole judgement: [report](../{JUDGEMENT}/report/index.html).",
         "## The finalists",
-        _finalists_table(found, knees).markdown(),
+        _finalists_table(result, knees).markdown(),
         "## What was tried",
-        _tried_table(found).markdown(),
-        _dropped(found),
+        _tried_table(result).markdown(),
+        _dropped(result),
     ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
-def headline(found: Found) -> str:
+def headline(result: SearchResult) -> str:
     """What to do, what was done, and what came of the best candidate."""
-    summary = summarise(judgement_recipe(found.recipe, found.finalists), found.outcomes)
-    best = next((lead for lead in luck_of(found) if lead.label in found.finalists), None)
-    seconds, base = duration(found.seconds), found.recipe.baseline
-    drawn = [each for each in found.tried if not each.is_baseline]
+    summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
+    best = next((lead for lead in luck_of(result) if lead.label in result.finalists), None)
+    seconds, base = duration(result.seconds), result.recipe.baseline
+    drawn = [each for each in result.tried if not each.is_baseline]
     trained = sum(each.reason is None for each in drawn)
     sentences = [str(summary.recommendation or "")]
     sentences += [f"{counted(len(drawn), 'candidate')} were drawn, {trained} proved and trained, in {seconds}."]
     if best is not None:
-        seeds = found.recipe.seeds.count
+        seeds = result.recipe.seeds.count
         sentences.append(
             f"In the search the best, {best.label}, was {_lead(best.search)} of {base} in validation loss; with "
             f"{seeds} fresh seeds on the same data it is {_lead(best.fresh)}, and on the test data {_lead(best.test)}."
@@ -174,13 +174,13 @@ def _lead(loss: float) -> str:
     return f"{abs(loss):.4f} {'ahead' if loss >= 0 else 'short'}"
 
 
-def luck_table(found: Found) -> Table:
+def luck_table(result: SearchResult) -> Table:
     """The leads over the baseline, in the search and afterwards."""
     rows = [
         [lead.label, *(f"{value:+.4f}" for value in (lead.search, lead.fresh, lead.test)), _percent(lead.share)]
-        for lead in luck_of(found)
+        for lead in luck_of(result)
     ]
-    base = found.recipe.baseline
+    base = result.recipe.baseline
     return Table(
         head=["", "search", "fresh seeds", "test", "luck"],
         rows=rows,
@@ -214,9 +214,9 @@ def _front_table(summary: Summary) -> Table:
     )
 
 
-def _finalists_table(found: Found, knees: Mapping[str, Path]) -> Table:
+def _finalists_table(result: SearchResult, knees: Mapping[str, Path]) -> Table:
     rows = []
-    for label, each in found.finalists.items():
+    for label, each in result.finalists.items():
         proof = each.certificate or {}
         limit = proof.get("limit") or "–"
         name = knees[label].stem
@@ -240,11 +240,11 @@ def _shorter(decimal: str) -> str:
         return decimal
 
 
-def _tried_table(found: Found) -> Table:
-    assert found.recipe.search is not None
-    longest = found.recipe.search.epochs(found.recipe.training.epochs)[-1]
+def _tried_table(result: SearchResult) -> Table:
+    assert result.recipe.search is not None
+    longest = result.recipe.search.epochs(result.recipe.training.epochs)[-1]
     by_form: dict[str, list[Tried]] = {}
-    for each in found.tried:
+    for each in result.tried:
         by_form.setdefault(each.candidate.form, []).append(each)
     rows = []
     for form, every in by_form.items():
@@ -255,8 +255,8 @@ def _tried_table(found: Found) -> Table:
     return Table(head=["form", "drawn", "formulas", "trained", "best validation loss"], rows=rows)
 
 
-def _dropped(found: Found) -> str:
-    reasons = Counter(each.reason for each in found.tried if each.reason is not None)
+def _dropped(result: SearchResult) -> str:
+    reasons = Counter(each.reason for each in result.tried if each.reason is not None)
     if not reasons:
         return "Nothing was dropped."
     lines = [f"- {count}: {reason}" for reason, count in reasons.most_common()]
@@ -268,19 +268,19 @@ def _dropped(found: Found) -> str:
 # -- figures ----------------------------------------------------------------------------------------------
 
 
-def luck_figure(found: Found, summary: Summary) -> str:
+def luck_figure(result: SearchResult, summary: Summary) -> str:
     """For each finalist and baseline its lead in the search, with fresh seeds, and on the test data."""
     stages = ["search", "fresh seeds", "test"]
     rows = [
         {"name": lead.label, "stage": stage, "lead": value}
-        for lead in luck_of(found)
+        for lead in luck_of(result)
         for stage, value in zip(stages, (lead.search, lead.fresh, lead.test), strict=True)
         if math.isfinite(value)
     ]
     look, shown = looks(summary), list(dict.fromkeys(row["name"] for row in rows))
     encoding = {
         "x": {"field": "stage", "type": "nominal", "sort": stages, "axis": {"labelAngle": 0}, "title": None},
-        "y": number("lead", title=f"lead over {found.recipe.baseline} in loss"),
+        "y": number("lead", title=f"lead over {result.recipe.baseline} in loss"),
         "color": by_name(shown, [look[name].colour for name in shown], legend=lines_legend()),
     }
     chart: Chart = {"width": 420, "height": 240, "layer": [rule_at(y=0), marks("line", rows, encoding, point=True)]}

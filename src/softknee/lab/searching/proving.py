@@ -3,8 +3,8 @@
 >>> from softknee.lab.studies.recipe import Constraints
 >>> examine("gelu", Constraints(lipschitz=1.1), seconds=1.0)[0].reason
 'its Lipschitz constant is above 1.1'
->>> asked = Constraints(lipschitz=1.0, zeros=True, limit="relu")
->>> [(proved,)] = [examine("srelu", asked, seconds=5.0, values=[{"delta": 0.5}])]
+>>> promises = Constraints(lipschitz=1.0, zeros=True, limit="relu")
+>>> [(proved,)] = [examine("srelu", promises, seconds=5.0, values=[{"delta": 0.5}])]
 >>> proved.reason, proved.certificate["distance"]["upper"]
 (None, '0.09375')
 """
@@ -107,37 +107,41 @@ def cost_class(act: Activation) -> int:
 _GRID = torch.cat([torch.linspace(-end, end, 1401, dtype=torch.float64) for end in (30, 4)])
 
 
-def _counterexample(act: Activation, values: Mapping[str, float], asked: Constraints, cost: int) -> str | None:
+def _counterexample(act: Activation, values: Mapping[str, float], constraints: Constraints, cost: int) -> str | None:
     """Why the function cannot be what is asked for, by its formula or at a point of a grid."""
-    if asked.cost is not None and cost > asked.cost:
-        return f"its formula has more than {asked.cost} transcendental functions"
-    if asked.limit is not None and act.limit != asked.limit:
-        return f"its hard limit is not {asked.limit}"
+    if constraints.cost is not None and cost > constraints.cost:
+        return f"its formula has more than {constraints.cost} transcendental functions"
+    if constraints.limit is not None and act.limit != constraints.limit:
+        return f"its hard limit is not {constraints.limit}"
     with torch.no_grad():
         value, slope = act(_GRID, **values), act.derivative(1)(_GRID, **values)
     if not bool(value.isfinite().all() and slope.isfinite().all()):
         return "it is not finite everywhere"
-    if asked.lipschitz is not None and float(slope.abs().max()) > asked.lipschitz + _ROUNDING:
-        return f"its Lipschitz constant is above {asked.lipschitz:g}"
-    if asked.monotone and float(slope.min()) < -_ROUNDING:
+    if constraints.lipschitz is not None and float(slope.abs().max()) > constraints.lipschitz + _ROUNDING:
+        return f"its Lipschitz constant is above {constraints.lipschitz:g}"
+    if constraints.monotone and float(slope.min()) < -_ROUNDING:
         return "it decreases somewhere"
     return None
 
 
-def _unproved(proof: Certificate, asked: Constraints) -> str | None:
+def _unproved(proof: Certificate, constraints: Constraints) -> str | None:
     """The first promise that the certificate refutes or leaves open."""
-    if asked.lipschitz is not None and not proof.lipschitz.upper <= asked.lipschitz:
-        above = proof.lipschitz.lower > asked.lipschitz
-        return f"its Lipschitz constant is above {asked.lipschitz:g}" if above else f"{UNPROVED}the Lipschitz constant"
-    if asked.monotone and not proof.monotone:
+    if constraints.lipschitz is not None and not proof.lipschitz.upper <= constraints.lipschitz:
+        above = proof.lipschitz.lower > constraints.lipschitz
+        return (
+            f"its Lipschitz constant is above {constraints.lipschitz:g}"
+            if above
+            else f"{UNPROVED}the Lipschitz constant"
+        )
+    if constraints.monotone and not proof.monotone:
         return f"{UNPROVED}that it never decreases" if proof.monotone is None else "it decreases somewhere"
-    if asked.zeros and not any(not region.is_point for region in proof.zeros or ()):
+    if constraints.zeros and not any(not region.is_point for region in proof.zeros or ()):
         return f"{UNPROVED}exact zeros" if proof.zeros is None else "it is exactly 0 on no interval"
-    if asked.smoothness is not None and (proof.smoothness is None or proof.smoothness < asked.smoothness):
-        few = f"it has fewer than {asked.smoothness} continuous derivatives"
+    if constraints.smoothness is not None and (proof.smoothness is None or proof.smoothness < constraints.smoothness):
+        few = f"it has fewer than {constraints.smoothness} continuous derivatives"
         return f"{UNPROVED}its smoothness" if proof.smoothness is None else few
-    if asked.limit is not None and (proof.distance is None or proof.distance.upper == math.inf):
-        return f"{UNPROVED}a finite distance to {asked.limit}"
+    if constraints.limit is not None and (proof.distance is None or proof.distance.upper == math.inf):
+        return f"{UNPROVED}a finite distance to {constraints.limit}"
     return None
 
 

@@ -35,7 +35,7 @@ from ..studies.store import Description, Folder, RunStore, StoreError, StudyLock
 from ..studies.trials import Outcome, every_chosen
 from .grammar import Candidate, draw
 from .proving import Examined
-from .workers import Job, Losses, Pool, RayPool, Surroundings
+from .workers import Job, JobContext, Losses, Pool, RayPool
 
 KIND, SEARCH, GENERATIONS, STORAGE, JUDGEMENT = "search", "search.json", "generations", "optuna.log", "judgement"
 MOST_AT_ONCE = 32  # candidates of one program: what they take of the memory is bounded
@@ -85,7 +85,7 @@ _DRAWN = tuple(item.name for item in fields(Candidate))
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search came to.
 
     recipe:    what was asked for.
@@ -116,7 +116,7 @@ def search(
     settings: Sequence[str] = (),
     command: str = "",
     report: Callable[[str], object] = lambda text: None,
-) -> Found:
+) -> SearchResult:
     """Find activations for the model and the data of a recipe with a section `search`.
 
     Args:
@@ -152,8 +152,8 @@ def search(
         raise ParameterError(f"A search is kept on a disk, and '{folder.url}' is elsewhere; copy it there afterwards.")
     with StudyLock(folder), Stopping() as stopping:
         _begin(folder, Description(recipe=recipe_mapping(recipe), fingerprint=examples.fingerprint, threads=1), resume)
-        around = Surroundings(recipe, examples)
-        pool = RayPool(around) if engine == "ray" else Pool(around, processes or _processors())
+        shared = JobContext(recipe, examples)
+        pool = RayPool(shared) if engine == "ray" else Pool(shared, processes or _processors())
         try:
             run = _Search(recipe, folder, pool, stopping, command, report)
             tried, seconds = run.run()
@@ -170,7 +170,7 @@ def search(
         base=base,
         command=command,
     )
-    return Found(recipe, tuple(tried), finalists, tuple(outcomes), seconds, folder.url)
+    return SearchResult(recipe, tuple(tried), finalists, tuple(outcomes), seconds, folder.url)
 
 
 def _processors() -> int:
@@ -185,7 +185,7 @@ def read_engine(name: str) -> Literal["local", "ray"]:
     raise ParameterError(f"There is no engine {name!r}, only 'local' and 'ray'.{did_you_mean(name, ENGINES)}")
 
 
-def read_search(place: str | os.PathLike[str]) -> Found:
+def read_search(place: str | os.PathLike[str]) -> SearchResult:
     """What a finished search in a folder came to."""
     folder = Folder(place)
     content = folder.read(SEARCH)
@@ -197,7 +197,7 @@ def read_search(place: str | os.PathLike[str]) -> Found:
     if store.description() is None:
         raise StoreError(f"The search in '{place}' has not come to its judgement yet; go on with --resume.")
     outcomes = tuple(store.outcomes(with_files=False))
-    return Found(recipe, tuple(tried), choose_finalists(recipe, tried), outcomes, seconds, folder.url)
+    return SearchResult(recipe, tuple(tried), choose_finalists(recipe, tried), outcomes, seconds, folder.url)
 
 
 def choose_finalists(recipe: Recipe, tried: Sequence[Tried]) -> dict[str, Tried]:
@@ -216,9 +216,9 @@ def choose_finalists(recipe: Recipe, tried: Sequence[Tried]) -> dict[str, Tried]
 def judgement_recipe(recipe: Recipe, finalists: Mapping[str, Tried]) -> Recipe:
     """The study that judges the finalists beside the baselines."""
     assert recipe.search is not None
-    found = [each.candidate.choice(label, learn=recipe.search.learn) for label, each in finalists.items()]
+    choices = [each.candidate.choice(label, learn=recipe.search.learn) for label, each in finalists.items()]
     title = f"Judgement: {recipe.title or recipe.name}"
-    return check(replace(recipe, title=title, activations=(*recipe.activations, *found), search=None, paper=None))
+    return check(replace(recipe, title=title, activations=(*recipe.activations, *choices), search=None, paper=None))
 
 
 def _refuse(recipe: Recipe) -> None:
@@ -279,21 +279,21 @@ class _Search:
         report: Callable[[str], object],
     ) -> None:
         assert recipe.search is not None
-        self.recipe, self.asked, self.folder, self.pool = recipe, recipe.search, folder, pool
+        self.recipe, self.options, self.folder, self.pool = recipe, recipe.search, folder, pool
         self.stopping, self.command, self.report = stopping, command, report
-        self.epochs = self.asked.epochs(recipe.training.epochs)
+        self.epochs = self.options.epochs(recipe.training.epochs)
         self.tried, self.seconds = _read_generations(folder)
 
     def run(self) -> tuple[list[Tried], float]:
         if not self.tried:
             self.report("training the baselines")
             self._keep(0, self._baselines)
-        while (done := sum(not each.is_baseline for each in self.tried)) < self.asked.candidates:
-            number = 1 + math.ceil(done / self.asked.generation)
-            study = open_study(self.folder, self.asked, generation=number, tried=self.tried, epochs=self.epochs)
-            trials = [study.ask() for _ in range(min(self.asked.generation, self.asked.candidates - done))]
-            drawn = {trial.number: draw(trial, self.asked) for trial in trials}
-            head = f"candidates {done + 1} to {done + len(drawn)} of {self.asked.candidates}"
+        while (done := sum(not each.is_baseline for each in self.tried)) < self.options.candidates:
+            number = 1 + math.ceil(done / self.options.generation)
+            study = open_study(self.folder, self.options, generation=number, tried=self.tried, epochs=self.epochs)
+            trials = [study.ask() for _ in range(min(self.options.generation, self.options.candidates - done))]
+            drawn = {trial.number: draw(trial, self.options) for trial in trials}
+            head = f"candidates {done + 1} to {done + len(drawn)} of {self.options.candidates}"
             new = self._keep(number, lambda drawn=drawn, head=head: self._generation(drawn, head))
             for trial, each in zip(trials, new, strict=True):
                 for epochs in each.losses or {}:
@@ -311,7 +311,7 @@ class _Search:
             KIND,
             command=self.command,
             rows=[each.row() for each in new],
-            seeds=range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + self.asked.seeds),
+            seeds=range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + self.options.seeds),
             settings={"generation": generation, "seconds": round(seconds, 3), "epochs": self.epochs},
         )
         self.folder.write(f"{GENERATIONS}/{generation:04d}.json", record.to_json().encode(), what="record")
@@ -348,7 +348,7 @@ class _Search:
                 else:
                     losses[text][epochs] = result
             alive.sort(key=lambda candidate: _mean(losses[candidate.text].get(epochs)))
-            best = alive[: max(1, round(len(alive) * self.asked.keep))]
+            best = alive[: max(1, round(len(alive) * self.options.keep))]
             alive = [each for each in best if _mean(losses[each.text].get(epochs)) < math.inf]
         made = known | {
             text: Tried(0, candidate, reasons[text], examined[text].cost, examined[text].certificate, losses[text])
@@ -365,7 +365,7 @@ class _Search:
         for group in groups.values():
             for first in range(0, len(group), MOST_AT_ONCE):
                 part = group[first : first + MOST_AT_ONCE]
-                chosen = part[0].chosen(learn=self.asked.learn)
+                chosen = part[0].chosen(learn=self.options.learn)
                 jobs[chosen.label] = Job(chosen, tuple(each.values for each in part), epochs), part
         self.report(what)
         results: dict[str, Any] = {}
@@ -397,17 +397,19 @@ class _Unlocked:
     def release(self) -> None: ...
 
 
-def open_study(folder: Folder, asked: Search, *, generation: int, tried: Sequence[Tried], epochs: Sequence[int]) -> Any:
+def open_study(
+    folder: Folder, options: Search, *, generation: int, tried: Sequence[Tried], epochs: Sequence[int]
+) -> Any:
     """Optuna's study of the search, which knows of every candidate that is recorded and of no other."""
     optuna = _optuna()
     assert folder.local is not None
     file = folder.local / STORAGE
     _cut_torn_line(file)
     # A seed for each generation: what is drawn next follows from what is recorded, and not from where it was stopped.
-    seed = asked.seed + 1009 * generation
+    seed = options.seed + 1009 * generation
     samplers: dict[str, Callable[[], Any]] = {
         "tpe": lambda: optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP, constant_liar=True),
-        "evolution": lambda: optuna.samplers.NSGAIISampler(seed=seed, population_size=asked.generation),
+        "evolution": lambda: optuna.samplers.NSGAIISampler(seed=seed, population_size=options.generation),
         "random": lambda: optuna.samplers.RandomSampler(seed=seed),
     }
     with warnings.catch_warnings():
@@ -415,7 +417,7 @@ def open_study(folder: Folder, asked: Search, *, generation: int, tried: Sequenc
         journal = optuna.storages.journal.JournalFileBackend(str(file), lock_obj=_Unlocked())
         storage = optuna.storages.journal.JournalStorage(journal)
         study = optuna.create_study(
-            storage=storage, study_name=KIND, sampler=samplers[asked.sampler](), load_if_exists=True
+            storage=storage, study_name=KIND, sampler=samplers[options.sampler](), load_if_exists=True
         )
     recorded = {each.number: each for each in tried if not each.is_baseline}
     stored = study.get_trials(deepcopy=False)

@@ -48,7 +48,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class JobContext:
     """What all jobs of a search share."""
 
     recipe: Recipe
@@ -63,7 +63,7 @@ class Surroundings:
         return {"recipe": to_yaml(self.recipe), "examples": pack_examples(self.examples)}
 
     @classmethod
-    def unpack(cls, packed: Mapping[str, Any]) -> Surroundings:
+    def unpack(cls, packed: Mapping[str, Any]) -> JobContext:
         examples = unpack_examples(packed["examples"])
         assert isinstance(examples, Examples)
         return cls(read_recipe(packed["recipe"]), examples)
@@ -117,20 +117,20 @@ class Surroundings:
 class Pool:
     """Runs jobs in processes of this machine, or here where one is enough."""
 
-    def __init__(self, around: Surroundings, processes: int) -> None:
-        self.around = around
+    def __init__(self, shared: JobContext, processes: int) -> None:
+        self.shared = shared
         self._pool = None
         if processes > 1:
             # A fresh interpreter each: torch's threads and a GPU's state do not survive a fork.
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(around.pack(),))
+            self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(shared.pack(),))
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Any]]]:
         """Each job with its results, as they come."""
         pending = {}
         for job in jobs:
-            if self._pool is None or (job.epochs and self.around.recipe.device != "cpu"):  # one process feeds a GPU
-                yield job, self.around.do(job)
+            if self._pool is None or (job.epochs and self.shared.recipe.device != "cpu"):  # one process feeds a GPU
+                yield job, self.shared.do(job)
             else:
                 pending[self._pool.submit(_do, job)] = job
         for future in as_completed(pending):
@@ -144,15 +144,15 @@ class Pool:
 class RayPool:
     """Runs jobs as tasks of a Ray cluster; a job that trains on a GPU asks for one."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self.around = around
+    def __init__(self, shared: JobContext) -> None:
+        self.shared = shared
         self._ray, self._connected_here = RayEngine.connect()
-        self._packed = self._ray.put(around.pack())
+        self._packed = self._ray.put(shared.pack())
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Any]]]:
         pending = {}
         for job in jobs:
-            gpus = int(bool(job.epochs) and self.around.recipe.device.startswith("cuda"))
+            gpus = int(bool(job.epochs) and self.shared.recipe.device.startswith("cuda"))
             pending[self._ray.remote(num_cpus=1, num_gpus=gpus)(_do_packed).remote(self._packed, job)] = job
         while pending:
             (ready,), _ = self._ray.wait(list(pending), num_returns=1)
@@ -163,14 +163,14 @@ class RayPool:
             self._ray.shutdown()
 
 
-_around: list[Surroundings] = []  # of this worker
+_shared: list[JobContext] = []  # of this worker
 
 
 def _begin(packed: Mapping[str, Any]) -> None:
     """A worker begins: it computes in one thread, leaves Ctrl-C to who started it, and ends with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    _around[:] = [Surroundings.unpack(packed)]
+    _shared[:] = [JobContext.unpack(packed)]
     parent = multiprocessing.parent_process()
     if parent is not None:
 
@@ -182,11 +182,11 @@ def _begin(packed: Mapping[str, Any]) -> None:
 
 
 def _do(job: Job) -> list[Any]:
-    return _around[0].do(job)
+    return _shared[0].do(job)
 
 
 def _do_packed(packed: Mapping[str, Any], job: Job) -> list[Any]:
-    if not _around:
+    if not _shared:
         torch.set_num_threads(1)
-        _around[:] = [Surroundings.unpack(packed)]
+        _shared[:] = [JobContext.unpack(packed)]
     return _do(job)
