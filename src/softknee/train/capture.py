@@ -46,7 +46,8 @@ _WARM_UP = 3
 def captured(step: Callable[[], None], *, changes: Sequence[Tensor], device: torch.device) -> Callable[[], None]:
     """`step` as a graph to replay. It runs a few times to warm up, after which `changes` are put back.
 
-    So are torch's generators: what the replays draw follows from the seed, whoever recorded them.
+    So are torch's generators: what the replays draw follows from the seed, whoever recorded them. The caller
+    holds what `step` refers to (an optimiser with its state): a graph knows its tensors by their addresses alone.
     """
     with torch.cuda.device(device):
         before = [tensor.clone() for tensor in changes]
