@@ -17,6 +17,9 @@ from .runs import Runs, Study, command_of_recipe, command_of_row, folded, recipe
 from .statement import Evidence, Part, Statement, better, corrected, mean, statements_of
 
 GELU = "gelu"  # the label of the model's own activation in the recipes
+STORIES = "eafo-table-4-stories"  # the study that stands in for those with GPT-2
+_OWN = {STORIES: "silu"}  # the same label where it is another
+_STAND_IN = "a story model of 15 million parameters with gated SiLUs and 5,000 pairs of HH in place of GPT-2, HH and SHP"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Column:
 
     def values(self, study: Study, label: str, beta: str) -> list[float] | None:
         """Of each seed, as the paper counts; None where one diverged."""
+        label = _OWN.get(study.name, label) if label == GELU else label
         outcome = study.outcomes.get(label)
         task = None if outcome is None else outcome.trial.task
         name = task.measure(self.name, float(beta)) if isinstance(task, Preference) else self.name
@@ -78,6 +82,11 @@ class PreferenceTable:
     def paper(self) -> str:
         """The stem of the paper."""
         return self.study.partition("-")[0]
+
+    @property
+    def instead(self) -> Mapping[str, str]:
+        """What stands in for the study."""
+        return {self.study: STORIES} if self.network == "GPT-2" else {}
 
     @cached_property
     def values(self) -> Mapping[str, tuple[Sequence[str], Sequence[str]]]:
@@ -179,12 +188,15 @@ _DIFFERENT = (
 def preference_tables(runs: Runs, paper: str) -> Iterator[str]:
     """A section of the paper's page for each of these studies that is there, the paper's numbers beside ours."""
     for table in TABLES:
-        if table.paper != paper or not runs.has(table.study):
+        name = table.study if runs.has(table.study) else table.instead.get(table.study, table.study)
+        if table.paper != paper or not runs.has(name):
             continue
-        study, recipe = runs.study(table.study), runs.recipe(table.study)
+        study, recipe = runs.study(name), runs.recipe(name)
         assert isinstance(recipe.task, Preference)
         where = f"{paper_called(paper).name}, {table.place.lower()}"
         yield f"\n### {where}: {table.network} trained on preferences (DPO)\n\n"
+        if name != table.study:
+            yield f"Here a stand-in: {_STAND_IN}. In the rows of GELU it has its own SiLU.\n\n"
         head = ["β", "activation", *(text for column in table.columns for text in (f"{column.head}: paper", "here"))]
         rows = []
         for beta, label, title, printed in table.rows():
@@ -194,10 +206,10 @@ def preference_tables(runs: Runs, paper: str) -> Iterator[str]:
         note = "" if recipe.paper is None else f" {' '.join(recipe.paper.note.split())}"
         yield (
             f"\n{recipe.seeds.count} seeds on {', '.join(study.machines)}: mean and standard deviation, judged by "
-            f"{recipe.task.evaluation_pairs} pairs.{note} Again: `{command_of_recipe(table.study)}`. "
-            f"[Records](records/{table.study}/trials).\n"
+            f"{recipe.task.evaluation_pairs} pairs.{note} Again: `{command_of_recipe(name)}`. "
+            f"[Records](../{name.partition('-')[0]}/records/{name}/trials).\n"
         )
-        yield folded(command_of_row(table.study, label) for label in study.outcomes)
+        yield folded(command_of_row(name, label) for label in study.outcomes)
 
 
 def _judge(table: PreferenceTable, study: Study) -> Evidence:
@@ -236,6 +248,8 @@ def _statement(table: PreferenceTable) -> Statement:
         says=table.says,
         needs=[table.study],
         different=_DIFFERENT,
+        stand_in=_STAND_IN if table.instead else "",
+        instead=table.instead,
     )(decide)
 
 

@@ -29,7 +29,7 @@ from papers.lambda_gelu.findings import (
 from papers.ledger import find_statements
 from papers.pages import comparisons, forest
 from papers.pages import page as page_of
-from papers.preferences import S_RELU, TABLES, preference_tables
+from papers.preferences import S_RELU, STORIES, TABLES, preference_tables
 from papers.runs import HERE, Runs, recipe_named
 from papers.squaf.findings import MODES, TIMES
 from papers.squaf.networks import NAMES, PAPER
@@ -432,12 +432,40 @@ def test_preferences(table, gain, expected, tmp_path):
     (statement,) = (item for item in find_statements([table.paper]) if item.needs == (table.study,))
     judged = verdict(tmp_path, statement.id)
     assert judged.verdict == expected
+    assert not judged.stand_in
     assert len(judged.evidence.parts) == len(table.values) * len(table.columns)
     page = "".join(preference_tables(Runs(tmp_path), table.paper))
     assert f", {table.place.lower()}: {table.network} trained on preferences (DPO)" in page
     assert all(f" | {cell} | " in page for _, _, _, cells in table.rows() for cell in cells if cell)
     assert ("diverged" in page) == (gain is None)
     assert not "".join(study_tables(Runs(tmp_path), table.paper.replace("_", "-")))
+
+
+def test_a_story_model_stands_in_for_gpt2(tmp_path):
+    recipe = recipe_named(STORIES)
+    assert {float(beta) for table in TABLES if table.instead for beta in table.values} == set(recipe.task.betas)
+
+    def numbers(label, seeds):
+        better = {"silu": 0.0, "srelu": 0.05, "crrelu": -0.05, "squaf": 0.0}[label]
+        sign = {"rejected_reward": -1, "evaluation_loss": -1}
+        names = {column.name for table in TABLES for column in table.columns}
+        return {
+            recipe.task.measure(name, beta): near(0.5 + sign.get(name, 1) * better, seeds)
+            for name in names
+            for beta in recipe.task.betas
+        }
+
+    language_store(tmp_path, recipe, numbers)
+    found = {table.label: verdict(tmp_path, f"{table.paper}.{table.statement}") for table in TABLES if table.instead}
+    assert all(judged.stand_in and judged.records == (STORIES,) for judged in found.values())
+    assert {label: judged.verdict for label, judged in found.items()} == {
+        "srelu": "supported",
+        "crrelu": "doubted",
+        "squaf": NOT_SHOWN,
+    }
+    page = "".join(preference_tables(Runs(tmp_path), "mollification"))
+    assert "Here a stand-in: a story model" in page
+    assert f"../eafo/records/{STORIES}/trials" in page
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.study)
