@@ -19,7 +19,7 @@ from .statement import Evidence, Part, Statement, better, corrected, mean, state
 GELU = "gelu"  # the label of the model's own activation in the recipes
 STORIES = "eafo-table-4-stories"  # the study that stands in for those with GPT-2
 _OWN = {STORIES: "silu"}  # the same label where it is another
-_STAND_IN = "a story model of 15 million parameters with gated SiLUs and 5,000 pairs of HH in place of GPT-2, HH and SHP"
+_STAND_IN = "a story model of 15 million parameters with gated SiLUs and pairs of HH in place of GPT-2, HH and SHP"
 
 
 @dataclass(frozen=True)
