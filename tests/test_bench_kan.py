@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ def test_the_splines_of_efficient_kan_are_ours() -> None:
     x = 1.9 * torch.rand(50, 3, dtype=torch.float64) - 0.95
     ours = kan.KANLinear(3, 2, edge="spline", grid=11, dtype=torch.float64)
     with torch.no_grad():
-        ours.table.copy_((layer.table * layer.scale.unsqueeze(-1)).permute(1, 2, 0) / ours.gain)
+        ours.table.copy_((layer.table * layer.scale.unsqueeze(-1)).permute(1, 2, 0))
         assert ours.weight is not None
         ours.weight.copy_(layer.base.T)
     torch.testing.assert_close(layer(x), ours(x), rtol=0, atol=1e-12)
@@ -107,11 +108,38 @@ def test_pykan_that_is_missing_is_a_row_that_says_so(monkeypatch: pytest.MonkeyP
     assert "pip install pykan" in record.rows[0]["not_run"]
 
 
+def test_a_step_that_cannot_be_recorded_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[Any] = []
+
+    def captured(step: Any, *, changes: Any, device: torch.device) -> Any:
+        recorded.append(step)
+        if len(recorded) == 2:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return step
+
+    monkeypatch.setattr(kan, "captured", captured)
+    settings = Settings(**SMALL | {"tasks": ("product",), "models": ("squaf", "fastkan"), "seeds": 1})
+    object.__setattr__(settings, "ways", ("eager", "graph"))  # as on a GPU
+    record = measure(settings, command="test")
+    ours, theirs = record.rows
+    assert ours["step"].value > 0
+    assert ours["graph_step"].value > 0
+    assert theirs["step"].value > 0
+    assert "stream is capturing" in theirs["graph_step_not_run"]
+    (table,) = tables(record)
+    assert table.remarks == ["product, fastkan, graph: " + theirs["graph_step_not_run"]]
+    assert len(table.head) == 9
+
+
 def test_settings_are_checked() -> None:
     with pytest.raises(ParameterError, match="no task called 'produkt'"):
         Settings(**SMALL | {"tasks": ("produkt",)})
     with pytest.raises(ParameterError, match="seeds of at least 1"):
         Settings(**SMALL | {"seeds": 0})
+    with pytest.raises(ParameterError, match="recorded as a graph on a GPU only"):
+        Settings(**SMALL | {"ways": ("eager", "graph")})
+    assert Settings(**SMALL).ways == ("eager",)
+    assert Settings(**SMALL | {"device": torch.device("cuda")}).ways == ("eager", "graph")
 
 
 def test_the_guide_says_what_the_record_says() -> None:

@@ -178,7 +178,7 @@ def test_fx_has_one_node_of_it() -> None:
 def test_a_finer_grid_over_the_data_keeps_the_function(edge: str) -> None:
     layer = layer_of(edge)
     with torch.no_grad():  # a smooth edge, as training makes them
-        layer.table[:] = torch.linspace(-1, 1, 11, dtype=torch.float64)[None, :, None].sin() / layer.gain
+        layer.table[:] = torch.linspace(-1, 1, 11, dtype=torch.float64)[None, :, None].sin()
     x = 0.8 * inputs(200, 3).clamp(-1, 1)
     before = layer(x)
     moved = layer.update_grid_(x, grid=21)
@@ -312,7 +312,7 @@ def fitted_to(functions: list[list[Any]], grid: int = 23) -> sk.nn.KANLinear:
         for i, row in enumerate(functions):
             for o, function in enumerate(row):
                 rows, values = layer.basis(places)[:, i], function(places[:, i])
-                layer.table[i, :, o] = torch.linalg.lstsq(rows, values).solution / layer.gain
+                layer.table[i, :, o] = torch.linalg.lstsq(rows, values).solution
     return layer
 
 

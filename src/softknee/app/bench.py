@@ -226,6 +226,7 @@ def bench_kan(
     epochs: Annotated[int, typer.Option(min=1, help="of Adam, for images")] = 10,
     examples: Annotated[int, typer.Option(min=1, help="training images")] = 60_000,
     untrained: Annotated[str, typer.Option(help="networks that are only timed on images")] = "",
+    ways: Annotated[str, typer.Option(help="any of eager,graph,compiled; default eager (GPU: eager,graph)")] = "",
     device: Device = "auto",
     repeats: CallSamples = 15,
     seconds: CallSeconds = 5.0,
@@ -240,6 +241,7 @@ def bench_kan(
     from ..lab.bench import kan
 
     chosen = {"tasks": several(tasks) or None, "models": several(models) or None, "untrained": several(untrained)}
+    chosen["ways"] = several(ways)
     run = {"seeds": seeds, "iterations": iterations, "epochs": epochs, "examples": examples, "repeats": repeats}
     _run(kan, device=device, json=json, markdown=markdown, seconds_per_call=seconds, threads=threads, **chosen, **run)
 

@@ -37,34 +37,57 @@ if TYPE_CHECKING:
     from .kan_forms import ClosedForms
 
 SPLINE = "mollify(relu, triangle, width=1)"  # its second difference is the cubic B-spline
-_BEYOND = 4.0  # steps beyond the first and the last point at which u is held: the soft table is flat there to 1e-5
+_BEYOND = 4.0  # steps beyond the first and the last point at which u is held in a spline
 _SHARPEST = 100.0
 _LOOKS = 8  # places per step of the grid at which edges are looked at
 _NOISE = 0.03
 
 
 class _SoftTable(torch.autograd.Function):
-    """Weights of the points 0..grid-1 at u. Of the forward pass nothing is kept but the weights themselves."""
+    """Weights of the points 0..grid-1 at u = (x - start) / step. Of the forward pass nothing is kept but the weights.
+
+    Few kernels on a GPU, where small layers cost what their launches cost. Where u is held, the slope is
+    below e^-100, so that the backward pass need not know of it. points[:1] is the number 0 as a tensor.
+    """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(u: Tensor, points: Tensor, sharpness: float) -> Tensor:
+    def forward(x: Tensor, start: Tensor, step: Tensor, points: Tensor, sharpness: float) -> Tensor:
+        beyond = _beyond(sharpness)
+        u = (x - start).div_(step)
+        u = u.clamp(-beyond, points.shape[-1] - 1 + beyond)
         away = u.unsqueeze(-1) - points
-        weights = away.mul_(away).mul_(-sharpness).exp_()
-        return weights.div_(weights.sum(-1, keepdim=True))
+        return torch.addcmul(points[:1], away, away, value=-sharpness).softmax(-1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, points, ctx.sharpness = inputs
-        ctx.save_for_backward(output, points)
+        _, _, step, points, ctx.sharpness = inputs
+        ctx.save_for_backward(output, step, points)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore
-        weights, points = ctx.saved_tensors
-        pull = gradient * weights
-        slope = (pull @ points) - (weights @ points) * pull.sum(-1)
-        return 2 * ctx.sharpness * slope, None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:  # pyright: ignore
+        weights, step, points = ctx.saved_tensors
+        pull = torch._softmax_backward_data(gradient, weights, -1, weights.dtype)
+        return torch.addcdiv(points[:1], pull @ points, step, value=2 * ctx.sharpness), None, None, None, None
+
+
+class _SecondDifference(torch.autograd.Function):
+    """r_(g+1) - 2 r_g + r_(g-1) along the last dimension, which is its own adjoint but for the ends."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(ramps: Tensor) -> Tensor:
+        return ramps.diff(n=2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore
+        return _SecondDifference.apply(nn.functional.pad(gradient, (2, 2)))  # pyright: ignore[reportReturnType]
 
 
 @dataclass(frozen=True)
@@ -111,6 +134,7 @@ class KANLinear(nn.Module):
 
     start: Tensor
     step: Tensor
+    points: Tensor
     kept: Tensor | None
 
     def __init__(
@@ -146,6 +170,7 @@ class KANLinear(nn.Module):
         step = (high - low) / (grid - 3)
         self.register_buffer("start", torch.full((n_in,), low - step, **where))
         self.register_buffer("step", torch.full((n_in,), step, **where))
+        self.register_buffer("points", self._points(grid), persistent=False)
         self.register_buffer("kept", None)
         self.table = nn.Parameter(torch.empty(n_in, grid, n_out, **where))
         self.weight = nn.Parameter(torch.empty(n_in, n_out, **where)) if base is not None else None
@@ -155,7 +180,7 @@ class KANLinear(nn.Module):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw the edges anew: small noise in the table, and the weights of the base as those of a linear layer."""
-        nn.init.normal_(self.table, std=_NOISE / self.gain / self.n_in**0.5)
+        nn.init.normal_(self.table, std=_NOISE / self.n_in**0.5)
         if self.weight is not None:
             nn.init.uniform_(self.weight, -(self.n_in**-0.5), self.n_in**-0.5)
         nn.init.zeros_(self.bias)
@@ -166,16 +191,15 @@ class KANLinear(nn.Module):
         """How many points an edge has."""
         return self.table.shape[1]
 
-    @property
-    def gain(self) -> float:
-        """z is so many times the parameter `table`: the mean square of b_g is about 1 / grid, that of gain b_g about 1,
-        as the base has it, which keeps the steps of an optimiser alike for both."""
-        return self.table.shape[1] ** 0.5
+    def _points(self, grid: int) -> Tensor:
+        """The points in steps: 0..grid-1, and for second differences one more on each side."""
+        first, last = (0, grid) if self.knee is None else (-1, grid + 1)
+        return torch.arange(first, last, device=self.start.device, dtype=self.start.dtype)
 
     @property
     def z(self) -> Tensor:
         """The values at the points of each edge, (n_in, grid, n_out); 0 where it is pruned."""
-        return self.gain * self._kept_parts()[0]
+        return self._kept_parts()[0]
 
     # -- computing --------------------------------------------------------------------------------------
 
@@ -188,12 +212,12 @@ class KANLinear(nn.Module):
                 f"KANLinear takes real floating-point tensors of shape (..., {self.n_in}), and one of shape "
                 f"{tuple(input.shape)} and {input.dtype} was given."
             )
-        x = input.to(torch.promote_types(input.dtype, torch.float32))
+        x = input.to(torch.promote_types(input.dtype, torch.float32)).reshape(math.prod(input.shape[:-1]), self.n_in)
         table, weight = self._kept_parts()
-        values = self.basis(x).reshape(math.prod(x.shape[:-1]), self.n_in * self.grid).to(table.dtype)
-        out = torch.addmm(self.bias, values, table.flatten(0, 1), alpha=self.gain).unflatten(0, x.shape[:-1] or (1,))
-        out = out if x.dim() > 1 else out[0]
-        return out if self.base is None or weight is None else out + self.base(x).to(weight.dtype) @ weight
+        out = torch.addmm(self.bias, self.basis(x).flatten(1).to(table.dtype), table.flatten(0, 1))
+        if self.base is not None and weight is not None:
+            out = torch.addmm(out, self.base(x).to(weight.dtype), weight)
+        return out.reshape(*input.shape[:-1], self.n_out)
 
     def _kept_parts(self) -> tuple[Tensor, Tensor | None]:
         """The table and the base's weights, 0 where edges are pruned."""
@@ -203,16 +227,11 @@ class KANLinear(nn.Module):
 
     def basis(self, input: Tensor) -> Tensor:
         """b_g(u_i) for each input and each point, of shape (..., n_in, grid)."""
-        return self._basis((input - self.start) / self.step, self.grid)
-
-    def _basis(self, u: Tensor, grid: int) -> Tensor:
-        beyond = min(_BEYOND, (60 / self.sharpness) ** 0.5)  # e^-60 is above 0 in float32
-        u = u.clamp(-beyond, grid - 1 + beyond)  # an infinite input is as good as one far out
+        points = self.points.to(torch.promote_types(input.dtype, self.start.dtype))
         if self.knee is None:
-            points = torch.arange(grid, device=u.device, dtype=u.dtype)
-            return _SoftTable.apply(u, points, self.sharpness)  # pyright: ignore[reportReturnType]
-        ramps = self.knee(u.unsqueeze(-1) - torch.arange(-1, grid + 1, device=u.device, dtype=u.dtype))
-        return ramps[..., 2:] - 2 * ramps[..., 1:-1] + ramps[..., :-2]
+            return _SoftTable.apply(input, self.start, self.step, points, self.sharpness)  # pyright: ignore
+        u = nn.functional.hardtanh((input - self.start) / self.step, -_BEYOND, self.grid - 1 + _BEYOND)
+        return _SecondDifference.apply(self.knee(u.unsqueeze(-1) - points))  # pyright: ignore[reportReturnType]
 
     def edges(self, input: Tensor) -> Tensor:
         """phi_oi(x_i), each edge by itself, of shape (..., n_in, n_out): for looking at them, not for training."""
@@ -262,15 +281,14 @@ class KANLinear(nn.Module):
         low, high = seen.amin(0), seen.amax(0)
         width = torch.where(high > low, high - low, self.high.double() - self.low.double())
         low, step = low - margin * width, (1 + 2 * margin) * width / (grid - 3)
-        points = torch.arange(_LOOKS * (grid - 3) + 1, device=low.device).double() / _LOOKS
-        places = low + points[:, None] * step
+        places = low + torch.arange(_LOOKS * (grid - 3) + 1, device=low.device).double()[:, None] / _LOOKS * step
         wide = self._float64()
         before = wide.edges(places)
-        wide.start, wide.step = low - step, step
+        wide.start, wide.step, wide.points = low - step, step, self._points(grid)
         wide.table = nn.Parameter(wide.table.new_zeros(self.n_in, grid, self.n_out), requires_grad=False)
         missing = before - wide.edges(places)  # what the base does not do
-        rows = wide._basis(points + 1.0, grid)  # the same for each input, in steps of its grid
-        wide.table[:] = torch.einsum("gm,mio->igo", torch.linalg.pinv(rows), missing) / wide.gain
+        rows = wide.basis(places)[:, 0]  # the same for each input, in steps of its grid
+        wide.table[:] = torch.einsum("gm,mio->igo", torch.linalg.pinv(rows), missing)
         moved = float((wide.edges(places) - before).abs().max())
         self.start.copy_(wide.start)
         self.step.copy_(wide.step)
@@ -278,6 +296,7 @@ class KANLinear(nn.Module):
             self.table.copy_(wide.table)
         else:
             self.table = nn.Parameter(wide.table.to(self.table), requires_grad=self.table.requires_grad)
+            self.points = self._points(grid)
         return moved
 
     def _float64(self) -> KANLinear:
@@ -369,6 +388,11 @@ def _knee(edge: Any, learn: bool | str | Iterable[str], where: dict[str, Any]) -
     return knee
 
 
+def _beyond(sharpness: float) -> float:
+    """Steps beyond the ends at which u is held in a soft table: the weight of the next point is below e^-100 there."""
+    return 50 / sharpness
+
+
 @functools.lru_cache(maxsize=64)
 def spread_bound(grid: int, sharpness: float) -> float:
     """An upper bound of 2 h Var(g) over all u: the largest slope of the mean point of a soft table.
@@ -379,17 +403,15 @@ def spread_bound(grid: int, sharpness: float) -> float:
     >>> 1.03 < spread_bound(11, 1.5) < 1.05
     True
     """
-    cells = 512
-    largest = 0.0
+    beyond = _beyond(sharpness)
     points = torch.arange(grid, dtype=torch.float64)
-    for first in range(-int(_BEYOND), grid - 1 + int(_BEYOND)):
-        ends = first + torch.linspace(0, 1, cells + 1, dtype=torch.float64)
-        middle = ((ends[:-1] + ends[1:]) / 2)[:, None]
-        centre = middle.round().clamp(0, grid - 1)
+    cells = math.ceil((grid - 1 + 2 * beyond) * 512 * min(1.0, sharpness))
+    ends = torch.linspace(-beyond, grid - 1 + beyond, cells + 1, dtype=torch.float64)
+    largest = 0.0
+    for first, last in zip(ends[:-1].split(4096), ends[1:].split(4096), strict=True):
+        centre = ((first + last) / 2)[:, None].round().clamp(0, grid - 1)
         away = points - centre
-        logs = [
-            2 * sharpness * (end[:, None] - centre) * away - sharpness * away.square() for end in (ends[:-1], ends[1:])
-        ]
+        logs = [2 * sharpness * (end[:, None] - centre) * away - sharpness * away.square() for end in (first, last)]
         upper, lower = torch.maximum(*logs).exp(), torch.minimum(*logs).exp()
         mean = (upper * points).sum(1, keepdim=True) / upper.sum(1, keepdim=True)
         squares = (upper * (points - mean).square()).sum(1) / lower.sum(1)
