@@ -60,6 +60,10 @@ def test_the_functions_have_their_known_values() -> None:
     assert FUNCTIONS["product"](x, y)[0].item() == pytest.approx(2.718281828459045)
     assert FUNCTIONS["bessel"](x, y)[1].item() == 1.0  # J_0(0)
     assert FUNCTIONS["elliptic"](x, y)[1].item() == pytest.approx(0.7568024953079282)  # sn(-4 | 0) = sin(-4)
+    half = torch.tensor([0.5], dtype=torch.float64)
+    degree_two = torch.tensor([-0.2], dtype=torch.float64)  # P_2(t) = (3 t^2 - 1) / 2
+    assert FUNCTIONS["legendre"](degree_two, half).item() == pytest.approx((3 * 0.45**2 - 1) / 2)
+    assert FUNCTIONS["incomplete"](half, y[1:]).item() == pytest.approx(0.75)  # F(t | 0) = t
 
 
 def test_the_mlp_has_as_many_parameters() -> None:

@@ -219,7 +219,9 @@ def bench_epoch(
 
 @bench.command("kan")
 def bench_kan(
-    tasks: Annotated[str, typer.Option(help="any of product,bessel,elliptic,mnist; default all")] = "",
+    tasks: Annotated[
+        str, typer.Option(help="any of product,bessel,elliptic,legendre,incomplete,mnist; default all")
+    ] = "",
     models: Annotated[str, typer.Option(help="any of squaf,spline,pykan,efficient-kan,fastkan,mlp; default all")] = "",
     seeds: Annotated[int, typer.Option(min=1, help="networks of each kind that are trained")] = 5,
     iterations: Annotated[int, typer.Option(min=1, help="of L-BFGS, for functions")] = 400,

@@ -1,6 +1,6 @@
 """Layers with a learned function on every edge (Kolmogorov-Arnold networks), and what is proved of them.
 
-    out_o = bias_o + sum_i phi_oi(x_i),    phi_oi(x) = sum_g z_oig b_g(u) + w_oi base(x),    u = (x - start_i) / step_i
+    out_o = bias_o + sum_i phi_oi(x_i),    phi_oi(x) = sum_g z_oig b_g(u) + w_oi base(x),    u = (x - middle_i) / step_i
 
 All edges of an input share the functions b_g, so that a layer is one product of the values b_g(u_i), a matrix of
 batch x (n_in G), with the table z; no tensor of batch x n_in x n_out exists. Two kinds of b_g:
@@ -37,57 +37,10 @@ if TYPE_CHECKING:
     from .kan_forms import ClosedForms
 
 SPLINE = "mollify(relu, triangle, width=1)"  # its second difference is the cubic B-spline
-_BEYOND = 4.0  # steps beyond the first and the last point at which u is held in a spline
+_BEYOND = 4.0  # steps beyond the first and the last point at which u is held: the soft table is flat there to 1e-5
 _SHARPEST = 100.0
 _LOOKS = 8  # places per step of the grid at which edges are looked at
 _NOISE = 0.03
-
-
-class _SoftTable(torch.autograd.Function):
-    """Weights of the points 0..grid-1 at u = (x - start) / step. Of the forward pass nothing is kept but the weights.
-
-    Few kernels on a GPU, where small layers cost what their launches cost. Where u is held, the slope is
-    below e^-100, so that the backward pass need not know of it. points[:1] is the number 0 as a tensor.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, start: Tensor, step: Tensor, points: Tensor, sharpness: float) -> Tensor:
-        beyond = _beyond(sharpness)
-        u = (x - start).div_(step)
-        u = u.clamp(-beyond, points.shape[-1] - 1 + beyond)
-        away = u.unsqueeze(-1) - points
-        return torch.addcmul(points[:1], away, away, value=-sharpness).softmax(-1)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, _, step, points, ctx.sharpness = inputs
-        ctx.save_for_backward(output, step, points)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:  # pyright: ignore
-        weights, step, points = ctx.saved_tensors
-        pull = torch._softmax_backward_data(gradient, weights, -1, weights.dtype)
-        return torch.addcdiv(points[:1], pull @ points, step, value=2 * ctx.sharpness), None, None, None, None
-
-
-class _SecondDifference(torch.autograd.Function):
-    """r_(g+1) - 2 r_g + r_(g-1) along the last dimension, which is its own adjoint but for the ends."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(ramps: Tensor) -> Tensor:
-        return ramps.diff(n=2)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore
-        return _SecondDifference.apply(nn.functional.pad(gradient, (2, 2)))  # pyright: ignore[reportReturnType]
 
 
 @dataclass(frozen=True)
@@ -128,13 +81,14 @@ class KANLinear(nn.Module):
     >>> net[0]
     KANLinear(
       n_in=2, n_out=5, edge='squaf', grid=11
-      (base): Swish(beta=1)
+      (base): SiLU()
     )
     """
 
-    start: Tensor
+    middle: Tensor
     step: Tensor
     points: Tensor
+    offsets: Tensor
     kept: Tensor | None
 
     def __init__(
@@ -166,16 +120,36 @@ class KANLinear(nn.Module):
         self.knee = None if edge == "squaf" else _knee(SPLINE if edge == "spline" else edge, learn, where)
         if self.knee is None and learn is not False:
             raise ParameterError("KANLinear: learn names parameters of a soft ReLU, and the table is always learned.")
-        self.base = None if base is None else make(base, **where)
+        # torch's own SiLU: one kernel, and a call that costs a small layer little.
+        self.base = nn.SiLU() if base == "silu" else None if base is None else make(base, **where)
         step = (high - low) / (grid - 3)
-        self.register_buffer("start", torch.full((n_in,), low - step, **where))
+        self.register_buffer("middle", torch.full((n_in,), (low + high) / 2, **where))
         self.register_buffer("step", torch.full((n_in,), step, **where))
-        self.register_buffer("points", self._points(grid), persistent=False)
+        for name in ("points", "offsets"):
+            self.register_buffer(name, None, persistent=False)
         self.register_buffer("kept", None)
         self.table = nn.Parameter(torch.empty(n_in, grid, n_out, **where))
         self.weight = nn.Parameter(torch.empty(n_in, n_out, **where)) if base is not None else None
         self.bias = nn.Parameter(torch.empty(n_out, **where))
+        self._set_points()
         self.reset_parameters()
+
+    def _set_points(self) -> None:
+        """The points in steps from the middle; second differences need one more on each side.
+
+        For a soft table -h (u - g)^2 is u (2 h g) - h g^2, up to what all points share: `points` holds the factors
+        of u and `offsets` the rest.
+        """
+        count = self.grid if self.knee is None else self.grid + 2
+        dtype = torch.promote_types(self.step.dtype, torch.float32)
+        points = torch.arange(count, device=self.step.device, dtype=dtype) - (count - 1) / 2
+        self.offsets = -self.sharpness * points.square()
+        self.points = points if self.knee is not None else 2 * self.sharpness * points
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self._set_points()  # a type with few digits or memory without content would have spoilt them
+        return self
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -190,11 +164,6 @@ class KANLinear(nn.Module):
     def grid(self) -> int:
         """How many points an edge has."""
         return self.table.shape[1]
-
-    def _points(self, grid: int) -> Tensor:
-        """The points in steps: 0..grid-1, and for second differences one more on each side."""
-        first, last = (0, grid) if self.knee is None else (-1, grid + 1)
-        return torch.arange(first, last, device=self.start.device, dtype=self.start.dtype)
 
     @property
     def z(self) -> Tensor:
@@ -227,11 +196,11 @@ class KANLinear(nn.Module):
 
     def basis(self, input: Tensor) -> Tensor:
         """b_g(u_i) for each input and each point, of shape (..., n_in, grid)."""
-        points = self.points.to(torch.promote_types(input.dtype, self.start.dtype))
+        last = (self.grid - 1) / 2 + _BEYOND
+        u = nn.functional.hardtanh((input - self.middle) / self.step, -last, last).unsqueeze(-1)
         if self.knee is None:
-            return _SoftTable.apply(input, self.start, self.step, points, self.sharpness)  # pyright: ignore
-        u = nn.functional.hardtanh((input - self.start) / self.step, -_BEYOND, self.grid - 1 + _BEYOND)
-        return _SecondDifference.apply(self.knee(u.unsqueeze(-1) - points))  # pyright: ignore[reportReturnType]
+            return torch.addcmul(self.offsets, u, self.points).softmax(-1)
+        return self.knee(u - self.points).diff(n=2)
 
     def edges(self, input: Tensor) -> Tensor:
         """phi_oi(x_i), each edge by itself, of shape (..., n_in, n_out): for looking at them, not for training."""
@@ -246,16 +215,16 @@ class KANLinear(nn.Module):
     @property
     def low(self) -> Tensor:
         """Where the grid's range begins, for each input."""
-        return self.start + self.step
+        return self.middle - (self.grid - 3) / 2 * self.step
 
     @property
     def high(self) -> Tensor:
         """Where the grid's range ends, for each input."""
-        return self.start + (self.grid - 2) * self.step
+        return self.middle + (self.grid - 3) / 2 * self.step
 
     def places(self, looks: int = _LOOKS) -> Tensor:
         """Places spread evenly over the range of each input, (places, n_in): `looks` per step of the grid."""
-        share = torch.linspace(0, 1, looks * (self.grid - 3) + 1, device=self.start.device, dtype=torch.float64)
+        share = torch.linspace(0, 1, looks * (self.grid - 3) + 1, device=self.step.device, dtype=torch.float64)
         return self.low.double() + share[:, None] * (self.high.double() - self.low.double())
 
     @torch.no_grad()
@@ -284,19 +253,20 @@ class KANLinear(nn.Module):
         places = low + torch.arange(_LOOKS * (grid - 3) + 1, device=low.device).double()[:, None] / _LOOKS * step
         wide = self._float64()
         before = wide.edges(places)
-        wide.start, wide.step, wide.points = low - step, step, self._points(grid)
+        wide.middle, wide.step = low + (grid - 3) / 2 * step, step
         wide.table = nn.Parameter(wide.table.new_zeros(self.n_in, grid, self.n_out), requires_grad=False)
+        wide._set_points()
         missing = before - wide.edges(places)  # what the base does not do
         rows = wide.basis(places)[:, 0]  # the same for each input, in steps of its grid
         wide.table[:] = torch.einsum("gm,mio->igo", torch.linalg.pinv(rows), missing)
         moved = float((wide.edges(places) - before).abs().max())
-        self.start.copy_(wide.start)
+        self.middle.copy_(wide.middle)
         self.step.copy_(wide.step)
         if grid == self.grid:
             self.table.copy_(wide.table)
         else:
             self.table = nn.Parameter(wide.table.to(self.table), requires_grad=self.table.requires_grad)
-            self.points = self._points(grid)
+            self._set_points()
         return moved
 
     def _float64(self) -> KANLinear:
@@ -388,11 +358,6 @@ def _knee(edge: Any, learn: bool | str | Iterable[str], where: dict[str, Any]) -
     return knee
 
 
-def _beyond(sharpness: float) -> float:
-    """Steps beyond the ends at which u is held in a soft table: the weight of the next point is below e^-100 there."""
-    return 50 / sharpness
-
-
 @functools.lru_cache(maxsize=64)
 def spread_bound(grid: int, sharpness: float) -> float:
     """An upper bound of 2 h Var(g) over all u: the largest slope of the mean point of a soft table.
@@ -403,10 +368,9 @@ def spread_bound(grid: int, sharpness: float) -> float:
     >>> 1.03 < spread_bound(11, 1.5) < 1.05
     True
     """
-    beyond = _beyond(sharpness)
     points = torch.arange(grid, dtype=torch.float64)
-    cells = math.ceil((grid - 1 + 2 * beyond) * 512 * min(1.0, sharpness))
-    ends = torch.linspace(-beyond, grid - 1 + beyond, cells + 1, dtype=torch.float64)
+    cells = 512 * int(grid - 1 + 2 * _BEYOND)
+    ends = torch.linspace(-_BEYOND, grid - 1 + _BEYOND, cells + 1, dtype=torch.float64)
     largest = 0.0
     for first, last in zip(ends[:-1].split(4096), ends[1:].split(4096), strict=True):
         centre = ((first + last) / 2)[:, None].round().clamp(0, grid - 1)
@@ -446,6 +410,7 @@ def constant_of(module: nn.Module) -> float:
         return 1.0
     from ..design.proof.certify import certify
 
+    module = make("silu") if isinstance(module, nn.SiLU) else module
     if not isinstance(module, Pointwise):
         raise ParameterError(
             f"A Lipschitz constant is proved of softknee's own functions, not of {type(module).__name__}."
@@ -483,7 +448,7 @@ def jacobian_bound(model: nn.Module) -> Tensor:
             matrix = layer.lipschitz()
         elif isinstance(layer, nn.Linear):
             matrix = layer.weight.double().abs()
-        elif isinstance(layer, Pointwise):
+        elif isinstance(layer, Pointwise | nn.ReLU | nn.SiLU):
             scale *= constant_of(layer)
             continue
         elif isinstance(layer, (nn.Identity, nn.Dropout, nn.Flatten)):
