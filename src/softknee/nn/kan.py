@@ -10,6 +10,8 @@ batch x (n_in G), with the table z; no tensor of batch x n_in x n_out exists. Tw
                  the hat itself, for SmeLU with beta = 1/2 the quadratic B-spline, and for ReLU mollified with a
                  triangle of width 1 the cubic B-spline of Liu et al.
 
+`KANPointwise` has any other definition on its edges, w_oi f(x; p_oi), each computed by itself.
+
 A window of five points with a gathered product was tried against the full sum: on a CPU it was slower on grids of the
 usual sizes, and it jumps where it slides.
 
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..errors import InputError, ParameterError
 from .make import make
@@ -41,6 +44,7 @@ _BEYOND = 4.0  # steps beyond the first and the last point at which u is held: t
 _SHARPEST = 100.0
 _LOOKS = 8  # places per step of the grid at which edges are looked at
 _NOISE = 0.03
+_VALUES = 2**22  # values of edges that are held at a time where each is computed by itself
 
 
 @dataclass(frozen=True)
@@ -175,13 +179,7 @@ class KANLinear(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         if (node := leaf_of_graph(self, input)) is not None:
             return node
-        require_tensor("KANLinear", input)
-        if not input.is_floating_point() or not input.dim() or input.shape[-1] != self.n_in:
-            raise InputError(
-                f"KANLinear takes real floating-point tensors of shape (..., {self.n_in}), and one of shape "
-                f"{tuple(input.shape)} and {input.dtype} was given."
-            )
-        x = input.to(torch.promote_types(input.dtype, torch.float32)).reshape(math.prod(input.shape[:-1]), self.n_in)
+        x = _as_rows("KANLinear", input, self.n_in)
         table, weight = self._kept_parts()
         out = torch.addmm(self.bias, self.basis(x).flatten(1).to(table.dtype), table.flatten(0, 1))
         if self.base is not None and weight is not None:
@@ -347,13 +345,130 @@ class KANLinear(nn.Module):
         return f"n_in={self.n_in}, n_out={self.n_out}, edge={self.edge!r}, grid={self.grid}{pruned}"
 
 
+class KANPointwise(nn.Module):
+    """A layer with one function f on all edges and parameters of its own on each.
+
+        out_o = bias_o + sum_i w_oi f(x_i; p_oi)
+
+    No two edges share anything, so that batch x n_in x n_out values of f are computed, where `KANLinear` has one
+    product: n_out times the work of an activation on the inputs. At most 4M of them are held at a time; a batch that
+    has more is cut into pieces, and each piece is computed once more in the backward pass. Under torch.compile and in
+    an export there is one piece, which the compiler fuses with the sum.
+
+    Args:
+        n_in, n_out: sizes of the last dimension of input and output.
+        edge: any element-wise activation by name, text, file or definition, as in `sk.nn.make`.
+        learn: the parameters that are learned on every edge; all where nothing is said.
+        values: the values at which the parameters start; left out, their defaults.
+        device, dtype: of the parameters.
+
+    >>> import softknee as sk, torch
+    >>> layer = sk.nn.KANPointwise(2, 3, edge="swish", beta=2.0)
+    >>> layer(torch.zeros(4, 2)).shape, layer.edge.raw_beta.shape
+    (torch.Size([4, 3]), torch.Size([2, 3]))
+    >>> sk.nn.KANPointwise(2, 3, edge="let(sin(b*x + c), b=2.0, c=0.0)").edge.learned
+    ('b', 'c')
+
+    References: as for `KANLinear`; a function with parameters on every edge is Liu et al., section 2.
+    """
+
+    def __init__(
+        self,
+        n_in: int,
+        n_out: int,
+        *,
+        edge: Any,
+        learn: bool | str | Iterable[str] = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **values: Any,
+    ) -> None:
+        super().__init__()
+        for name, count in (("n_in", n_in), ("n_out", n_out)):
+            require_count("KANPointwise", name, count)
+        self.n_in, self.n_out = int(n_in), int(n_out)
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.edge = make(edge, learn=learn, per="neuron", size=(self.n_in, self.n_out), **where, **values)
+        if not isinstance(self.edge, Pointwise):
+            raise ParameterError(
+                f"KANPointwise: edge must be an element-wise formula, and {edge!r} is none; soft tables are the edges "
+                "of KANLinear."
+            )
+        self.weight = nn.Parameter(torch.empty(n_in, n_out, **where))
+        self.bias = nn.Parameter(torch.empty(n_out, **where))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """The functions as at the start, and weights as those of a linear layer."""
+        self.edge.reset_parameters()
+        nn.init.uniform_(self.weight, -(self.n_in**-0.5), self.n_in**-0.5)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if (node := leaf_of_graph(self, input)) is not None:
+            return node
+        x = _as_rows("KANPointwise", input, self.n_in)
+        rows = max(1, _VALUES // (self.n_in * self.n_out))
+        if torch.compiler.is_compiling() or len(x) <= rows:
+            out = self._sums(x)
+        else:
+            out = torch.cat([checkpoint(self._sums, part, use_reentrant=False) for part in x.split(rows)])
+        return (out + self.bias).reshape(*input.shape[:-1], self.n_out)
+
+    def _sums(self, x: Tensor) -> Tensor:
+        return self.edges(x).sum(-2)
+
+    def edges(self, input: Tensor) -> Tensor:
+        """w_oi f(x_i; p_oi), each edge by itself, of shape (..., n_in, n_out)."""
+        values = self.edge(input.unsqueeze(-1).expand(*input.shape, self.n_out))
+        return values.to(self.weight.dtype) * self.weight
+
+    @torch.no_grad()
+    def lipschitz(self) -> Tensor:
+        """A Lipschitz constant of each edge, (n_out, n_in) in float64: |w_oi| times the certified constant of f there.
+
+        Every set of values that occurs has a certificate of its own, a fraction of a second each.
+        """
+        sizes = self.weight.double().abs().T
+        if not isinstance(self.edge, Pointwise):  # surgery has put a plain ReLU here
+            return (1 + 1e-9) * constant_of(self.edge) * sizes
+        names = [p.name for p in self.edge.params]
+        numbers = [self.edge.effective(p).double().expand(self.n_in, self.n_out).T.flatten() for p in self.edge.params]
+        sets = torch.stack(numbers, dim=1).tolist() if numbers else [[]] * sizes.numel()
+        known = {
+            values: _largest_slope(self.edge.definition, dict(zip(names, values, strict=True)))
+            for values in set(map(tuple, sets))
+        }
+        constants = torch.tensor([known[tuple(values)] for values in sets], dtype=torch.float64, device=sizes.device)
+        return (1 + 1e-9) * constants.reshape(sizes.shape) * sizes
+
+    def __prepare_scriptable__(self) -> Self:
+        refuse_script(self)
+
+    def extra_repr(self) -> str:
+        return f"n_in={self.n_in}, n_out={self.n_out}"
+
+
+def _as_rows(title: str, input: Tensor, n_in: int) -> Tensor:
+    """The input as a matrix of rows, in float32 or better."""
+    require_tensor(title, input)
+    if not input.is_floating_point() or not input.dim() or input.shape[-1] != n_in:
+        raise InputError(
+            f"{title} takes real floating-point tensors of shape (..., {n_in}), and one of shape "
+            f"{tuple(input.shape)} and {input.dtype} was given."
+        )
+    return input.to(torch.promote_types(input.dtype, torch.float32)).reshape(math.prod(input.shape[:-1]), n_in)
+
+
 def _knee(edge: Any, learn: bool | str | Iterable[str], where: dict[str, Any]) -> Pointwise:
     knee = make(edge, learn=learn, **where)
     definition = knee.definition if isinstance(knee, Pointwise) else None
     if not isinstance(knee, Pointwise) or definition is None or "relu" not in (definition.name, definition.limit):
         raise ParameterError(
             f"KANLinear: edge must be 'squaf', 'spline' or a soft ReLU, such as 'srelu', 'smelu' or 'softplus', whose "
-            f"second differences are local; {edge!r} has no ReLU as its limit. As the base it can stand on every edge."
+            f"second differences are local; {edge!r} has no ReLU as its limit. It can be the base of every edge, and "
+            f"KANPointwise has it on each edge with parameters of its own."
         )
     return knee
 
@@ -408,14 +523,18 @@ def constant_of(module: nn.Module) -> float:
     """The certified Lipschitz constant of an element-wise module, from above."""
     if isinstance(module, nn.ReLU):
         return 1.0
-    from ..design.proof.certify import certify
-
     module = make("silu") if isinstance(module, nn.SiLU) else module
     if not isinstance(module, Pointwise):
         raise ParameterError(
             f"A Lipschitz constant is proved of softknee's own functions, not of {type(module).__name__}."
         )
-    return math.nextafter(float(certify(module.definition, **_values(module)).lipschitz.upper), math.inf)
+    return _largest_slope(module.definition, _values(module))
+
+
+def _largest_slope(definition: Any, values: dict[str, float]) -> float:
+    from ..design.proof.certify import certify
+
+    return math.nextafter(float(certify(definition, **values).lipschitz.upper), math.inf)
 
 
 @torch.no_grad()
@@ -423,10 +542,11 @@ def jacobian_bound(model: nn.Module) -> Tensor:
     """A bound of |d out_o / d x_i| for all inputs, as a matrix (n_out, n_in) in float64.
 
     A product of matrices is entry by entry at most the product of bounds of their entries: this is the product of the
-    layers' bounds, `KANLinear.lipschitz` and the absolute weights of linear layers. Norms of it are certified Lipschitz
-    constants of the network: `matrix_norm(2)` for distances, `.sum(1).max()` for the largest change of one output.
+    layers' bounds, `lipschitz` of KAN layers and the absolute weights of linear layers. Norms of it are certified
+    Lipschitz constants of the network: `matrix_norm(2)` for distances, `.sum(1).max()` for the largest change of one
+    output.
 
-    model: a KANLinear, a linear layer, or a Sequential of these and of element-wise functions of the zoo; dropout is
+    model: a KAN layer, a linear layer, or a Sequential of these and of element-wise functions of the zoo; dropout is
         taken as in eval mode.
 
     >>> import softknee as sk, torch
@@ -444,7 +564,7 @@ def jacobian_bound(model: nn.Module) -> Tensor:
     for layer in layers:
         if isinstance(layer, nn.Sequential):
             matrix = jacobian_bound(layer)
-        elif isinstance(layer, KANLinear):
+        elif isinstance(layer, KANLinear | KANPointwise):
             matrix = layer.lipschitz()
         elif isinstance(layer, nn.Linear):
             matrix = layer.weight.double().abs()
@@ -455,7 +575,7 @@ def jacobian_bound(model: nn.Module) -> Tensor:
             continue
         else:
             raise InputError(
-                f"jacobian_bound takes a Sequential of KANLinear, nn.Linear and functions of the zoo, and one of its "
+                f"jacobian_bound takes a Sequential of KAN layers, nn.Linear and functions of the zoo, and one of its "
                 f"layers is a {type(layer).__name__}."
             )
         bound = matrix if bound is None else matrix @ bound
@@ -464,4 +584,4 @@ def jacobian_bound(model: nn.Module) -> Tensor:
     return scale * bound
 
 
-__all__ = ["KANLinear", "Pruned", "jacobian_bound"]
+__all__ = ["KANLinear", "KANPointwise", "Pruned", "jacobian_bound"]
