@@ -222,7 +222,9 @@ def bench_kan(
     tasks: Annotated[
         str, typer.Option(help="any of product,bessel,elliptic,legendre,incomplete,mnist; default all")
     ] = "",
-    models: Annotated[str, typer.Option(help="any of squaf,spline,pykan,efficient-kan,fastkan,mlp; default all")] = "",
+    models: Annotated[
+        str, typer.Option(help="any of squaf,spline,linear,pykan,efficient-kan,fastkan,mlp; default all")
+    ] = "",
     seeds: Annotated[int, typer.Option(min=1, help="networks of each kind that are trained")] = 5,
     iterations: Annotated[int, typer.Option(min=1, help="of L-BFGS, for functions")] = 400,
     epochs: Annotated[int, typer.Option(min=1, help="of Adam, for images")] = 10,

@@ -138,10 +138,11 @@ def _matched(widths: Sequence[int]) -> nn.Module:
     return nn.Sequential(linears[0], nn.SiLU(), linears[1], nn.SiLU(), linears[2])
 
 
-# Each from the widths of a network, by torch's global generator.
+# Each from the widths of a network, by torch's global generator. "linear" is "spline" without mollification.
 MODELS: dict[str, Callable[[Sequence[int]], nn.Module]] = {
     "squaf": _layers(lambda n_in, n_out: _ours(n_in, n_out, "squaf")),
     "spline": _layers(lambda n_in, n_out: _ours(n_in, n_out, "spline")),
+    "linear": _layers(lambda n_in, n_out: _ours(n_in, n_out, "relu")),
     "pykan": _pykan,
     "efficient-kan": _layers(SplineLayer),
     "fastkan": _layers(RadialLayer),
