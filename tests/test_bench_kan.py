@@ -32,7 +32,7 @@ def test_the_splines_of_efficient_kan_are_ours() -> None:
     x = 1.9 * torch.rand(50, 3, dtype=torch.float64) - 0.95
     ours = kan.KANLinear(3, 2, edge="spline", grid=11, dtype=torch.float64)
     with torch.no_grad():
-        ours.table.copy_((layer.table * layer.scale.unsqueeze(-1)).permute(1, 2, 0))
+        ours.table.copy_((layer.table * layer.scale.unsqueeze(-1)).permute(2, 1, 0))
         assert ours.weight is not None
         ours.weight.copy_(layer.base.T)
     torch.testing.assert_close(layer(x), ours(x), rtol=0, atol=1e-12)

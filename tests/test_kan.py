@@ -39,7 +39,7 @@ def test_an_edge_of_a_soft_table_is_a_squaf() -> None:
     values = layer.edges(x)
     for i in range(3):
         for o in range(2):
-            squaf = sk.get("squaf")(x[:, i], k=5, q=step, alpha=1.5 / step**2, z=layer.z[i, :, o], window=None)
+            squaf = sk.get("squaf")(x[:, i], k=5, q=step, alpha=1.5 / step**2, z=layer.z[:, i, o], window=None)
             torch.testing.assert_close(values[:, i, o], squaf, rtol=0, atol=1e-9)
 
 
@@ -68,7 +68,7 @@ def test_splines_are_the_b_splines(edge: str, reference: Any) -> None:
     layer = layer_of(edge, grid=8, base=None, low=0.0, high=5.0)  # steps of 1, points at -1..6
     x = torch.linspace(-3, 8, 111, dtype=torch.float64)[:, None].expand(-1, 3)
     points = torch.arange(-1, 7, dtype=torch.float64)
-    torch.testing.assert_close(layer.basis(x), reference(x[..., None] - points), rtol=0, atol=1e-12)
+    torch.testing.assert_close(layer.basis(x).mT, reference(x[..., None] - points), rtol=0, atol=1e-12)
 
 
 def test_the_base_stands_on_every_edge() -> None:
@@ -126,7 +126,7 @@ def test_float32_is_near_float64(grid: int) -> None:
             p.copy_(p.float())
         x = x.float()
         single = copy.deepcopy(layer).float()
-        step = layer.z.diff(dim=1).abs().amax()
+        step = layer.z.diff(dim=0).abs().amax()
         assert (single(x) - layer(x.double())).abs().max() < 5e-5 * step
 
 
@@ -203,7 +203,7 @@ def test_fx_has_one_node_of_it() -> None:
 def test_a_finer_grid_over_the_data_keeps_the_function(edge: str) -> None:
     layer = layer_of(edge)
     with torch.no_grad():  # a smooth edge, as training makes them
-        layer.table[:] = torch.linspace(-1, 1, 11, dtype=torch.float64)[None, :, None].sin()
+        layer.table[:] = torch.linspace(-1, 1, 11, dtype=torch.float64)[:, None, None].sin()
     x = 0.8 * inputs(200, 3).clamp(-1, 1)
     before = layer(x)
     moved = layer.update_grid_(x, grid=21)
@@ -236,7 +236,7 @@ def test_a_constant_input_keeps_the_width_of_its_grid() -> None:
 def test_pruned_edges_are_constants_that_stay_away() -> None:
     layer = layer_of()
     with torch.no_grad():
-        layer.table[0, :, 1] *= 0.01
+        layer.table[:, 0, 1] *= 0.01
         assert layer.weight is not None
         layer.weight[0, 1] *= 0.01
     x = layer.places()
@@ -251,7 +251,7 @@ def test_pruned_edges_are_constants_that_stay_away() -> None:
     torch.testing.assert_close(report.error[1], ranges[0, 1] / 2)
     layer(x).sum().backward()
     assert layer.table.grad is not None
-    assert layer.table.grad[0, :, 1].abs().sum() == 0
+    assert layer.table.grad[:, 0, 1].abs().sum() == 0
     assert layer.prune_(0.1).gone == 0
     assert "pruned=1" in repr(layer)
     layer.reset_parameters()
@@ -422,8 +422,8 @@ def fitted_to(functions: list[list[Any]], grid: int = 23) -> sk.nn.KANLinear:
         layer.weight.zero_()
         for i, row in enumerate(functions):
             for o, function in enumerate(row):
-                rows, values = layer.basis(places)[:, i], function(places[:, i])
-                layer.table[i, :, o] = torch.linalg.lstsq(rows, values).solution
+                rows, values = layer.basis(places)[..., i], function(places[:, i])
+                layer.table[:, i, o] = torch.linalg.lstsq(rows, values).solution
     return layer
 
 

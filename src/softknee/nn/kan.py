@@ -3,7 +3,7 @@
     out_o = bias_o + sum_i phi_oi(x_i),    phi_oi(x) = sum_g z_oig b_g(u) + w_oi base(x),    u = (x - middle_i) / step_i
 
 All edges of an input share the functions b_g, so that a layer is one product of the values b_g(u_i), a matrix of
-batch x (n_in G), with the table z; no tensor of batch x n_in x n_out exists. Two kinds of b_g:
+batch x (G n_in), with the table z; no tensor of batch x n_in x n_out exists. Two kinds of b_g:
 
     soft table   b_g = e^(-h (u - g)^2) / sum_j e^(-h (u - j)^2): every edge is a SQUAF over all points of its grid
     spline       b_g = f(u - g + 1) - 2 f(u - g) + f(u - g - 1) of a soft ReLU f: a mollified hat. For f the ReLU it is
@@ -132,7 +132,7 @@ class KANLinear(nn.Module):
         for name in ("points", "offsets"):
             self.register_buffer(name, None, persistent=False)
         self.register_buffer("kept", None)
-        self.table = nn.Parameter(torch.empty(n_in, grid, n_out, **where))
+        self.table = nn.Parameter(torch.empty(grid, n_in, n_out, **where))
         self.weight = nn.Parameter(torch.empty(n_in, n_out, **where)) if base is not None else None
         self.bias = nn.Parameter(torch.empty(n_out, **where))
         self._set_points()
@@ -146,7 +146,7 @@ class KANLinear(nn.Module):
         """
         count = self.grid if self.knee is None else self.grid + 2
         dtype = torch.promote_types(self.step.dtype, torch.float32)
-        points = torch.arange(count, device=self.step.device, dtype=dtype) - (count - 1) / 2
+        points = torch.arange(count, device=self.step.device, dtype=dtype).unsqueeze(1) - (count - 1) / 2
         self.offsets = -self.sharpness * points.square()
         self.points = points if self.knee is not None else 2 * self.sharpness * points
 
@@ -167,11 +167,11 @@ class KANLinear(nn.Module):
     @property
     def grid(self) -> int:
         """How many points an edge has."""
-        return self.table.shape[1]
+        return self.table.shape[0]
 
     @property
     def z(self) -> Tensor:
-        """The values at the points of each edge, (n_in, grid, n_out); 0 where it is pruned."""
+        """The values at the points of each edge, (grid, n_in, n_out); 0 where it is pruned."""
         return self._kept_parts()[0]
 
     # -- computing --------------------------------------------------------------------------------------
@@ -190,20 +190,23 @@ class KANLinear(nn.Module):
         """The table and the base's weights, 0 where edges are pruned."""
         if self.kept is None:
             return self.table, self.weight
-        return self.table * self.kept.unsqueeze(1), None if self.weight is None else self.weight * self.kept
+        return self.table * self.kept, None if self.weight is None else self.weight * self.kept
 
     def basis(self, input: Tensor) -> Tensor:
-        """b_g(u_i) for each input and each point, of shape (..., n_in, grid)."""
+        """b_g(u_i) for each point and each input, of shape (..., grid, n_in).
+
+        The inputs come last: a CPU takes the softmax of many columns at once, and not that of many short rows.
+        """
         last = (self.grid - 1) / 2 + _BEYOND
-        u = nn.functional.hardtanh((input - self.middle) / self.step, -last, last).unsqueeze(-1)
+        u = nn.functional.hardtanh((input - self.middle) / self.step, -last, last).unsqueeze(-2)
         if self.knee is None:
-            return torch.addcmul(self.offsets, u, self.points).softmax(-1)
-        return self.knee(u - self.points).diff(n=2)
+            return torch.addcmul(self.offsets, u, self.points).softmax(-2)
+        return self.knee(u - self.points).diff(n=2, dim=-2)
 
     def edges(self, input: Tensor) -> Tensor:
         """phi_oi(x_i), each edge by itself, of shape (..., n_in, n_out): for looking at them, not for training."""
         z, weight = self.z, self._kept_parts()[1]
-        values = torch.einsum("...ig,igo->...io", self.basis(input).to(z.dtype), z)
+        values = torch.einsum("...gi,gio->...io", self.basis(input).to(z.dtype), z)
         if self.base is None or weight is None:
             return values
         return values + self.base(input).to(weight.dtype).unsqueeze(-1) * weight
@@ -252,11 +255,11 @@ class KANLinear(nn.Module):
         wide = self._float64()
         before = wide.edges(places)
         wide.middle, wide.step = low + (grid - 3) / 2 * step, step
-        wide.table = nn.Parameter(wide.table.new_zeros(self.n_in, grid, self.n_out), requires_grad=False)
+        wide.table = nn.Parameter(wide.table.new_zeros(grid, self.n_in, self.n_out), requires_grad=False)
         wide._set_points()
         missing = before - wide.edges(places)  # what the base does not do
-        rows = wide.basis(places)[:, 0]  # the same for each input, in steps of its grid
-        wide.table[:] = torch.einsum("gm,mio->igo", torch.linalg.pinv(rows), missing)
+        rows = wide.basis(places)[..., 0]  # the same for each input, in steps of its grid
+        wide.table[:] = torch.einsum("gm,mio->gio", torch.linalg.pinv(rows), missing)
         moved = float((wide.edges(places) - before).abs().max())
         self.middle.copy_(wide.middle)
         self.step.copy_(wide.step)
@@ -289,7 +292,7 @@ class KANLinear(nn.Module):
         if not len(values):
             raise InputError("prune_ needs examples to see the range of an edge on; leave the input out for the grid.")
         low, high = values.amin(0), values.amax(0)
-        kept = torch.ones_like(self.table[:, 0]) if self.kept is None else self.kept
+        kept = torch.ones_like(self.table[0]) if self.kept is None else self.kept
         gone = (high - low <= tolerance * (high - low).max()) & (kept > 0)
         self.bias += torch.where(gone, (low + high) / 2, 0.0).sum(0).to(self.bias)
         self.kept = kept.masked_fill(gone, 0.0)
@@ -300,7 +303,7 @@ class KANLinear(nn.Module):
         self, state_dict: Any, prefix: str, local_metadata: Any, *others: Any, **named: Any
     ) -> None:
         kept = state_dict.get(f"{prefix}kept")  # there is one once edges were pruned
-        self.kept = None if kept is None else torch.ones_like(self.table[:, 0])
+        self.kept = None if kept is None else torch.ones_like(self.table[0])
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *others, **named)
 
     # -- what is proved ---------------------------------------------------------------------------------
@@ -320,8 +323,8 @@ class KANLinear(nn.Module):
             kappa = spread_bound(self.grid, self.sharpness)
         else:
             kappa = _variation(self.knee)
-            z = nn.functional.pad(z, (0, 0, 1, 1))  # a spline is 0 beyond its grid
-        slopes = kappa * z.diff(dim=1).abs().amax(1) / self.step.double()[:, None]
+            z = nn.functional.pad(z, (0, 0, 0, 0, 1, 1))  # a spline is 0 beyond its grid
+        slopes = kappa * z.diff(dim=0).abs().amax(0) / self.step.double()[:, None]
         if self.base is not None and weight is not None:
             slopes = slopes + constant_of(self.base) * weight.double().abs()
         return (1 + 1e-9) * slopes.T
