@@ -404,7 +404,8 @@ class KANPointwise(nn.Module):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """The functions as at the start, and weights as those of a linear layer."""
-        self.edge.reset_parameters()
+        if isinstance(self.edge, Pointwise):
+            self.edge.reset_parameters()
         nn.init.uniform_(self.weight, -(self.n_in**-0.5), self.n_in**-0.5)
         nn.init.zeros_(self.bias)
 
@@ -416,7 +417,8 @@ class KANPointwise(nn.Module):
         if torch.compiler.is_compiling() or len(x) <= rows:
             out = self._sums(x)
         else:
-            out = torch.cat([checkpoint(self._sums, part, use_reentrant=False) for part in x.split(rows)])
+            parts: list[Any] = [checkpoint(self._sums, part, use_reentrant=False) for part in x.split(rows)]
+            out = torch.cat(parts)
         return (out + self.bias).reshape(*input.shape[:-1], self.n_out)
 
     def _sums(self, x: Tensor) -> Tensor:
