@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from softknee.measure.record import Record
 from softknee.measure.significance import compare_each, holm
@@ -17,8 +18,8 @@ from .runs import HERE, Runs
 from .statement import LEVEL, NOT_SHOWN, REVERSED, SHOWN
 
 RECORDS = HERE.parent / "benchmarks" / "records"
-FUNCTIONS, IMAGES, DIGITS = "cpu-kan.json", "cpu-kan-mnist.json", "kan-digits"
-_LINK = "../../benchmarks/records/"
+FUNCTIONS = tuple(f"cpu-kan-{name}.json" for name in ("product", "bessel", "elliptic", "untuned"))
+IMAGES, DIGITS = "cpu-kan-mnist.json", "kan-digits"
 _GUIDE = "[Networks with learned edges](../../docs/guides/kan.md)"
 
 
@@ -31,17 +32,17 @@ def later_work(stem: str, folder: Path = RECORDS) -> Iterator[str]:
 
 
 def _mollification(folder: Path) -> Iterator[str]:
-    record, digits = Record.read(folder / FUNCTIONS), Runs(folder).study(DIGITS)
+    digits = Runs(folder).study(DIGITS)
     smooth, linear = ([v for v in digits.values(label, "accuracy") if v is not None] for label in ("cubic", "relu"))
     test = compare_each(smooth, linear, paired=False)
-    results = compared(record, "spline", "linear")
+    results = compared(function_rows(folder), "spline", "linear")
     yield (
         "The paper leaves open whether mollification carries over to these networks. Second differences of a mollified "
         "ReLU are the local functions of a smooth edge: with a triangle for a kernel the cubic B-splines, with ReLU "
         f"itself piecewise linear edges. That mollified edges fit better is **{verdict(results)}**: their error is "
         f"{_counted(results)}. On handwritten digits ({len(smooth)} seeds, `softknee study run {DIGITS}`) the accuracy "
         f"is {_percent(smooth)} % with cubic edges and {_percent(linear)} % with piecewise linear ones, "
-        f"p = {test.p:.2g}. {_GUIDE}; [record]({_LINK}{FUNCTIONS}).\n"
+        f"p = {test.p:.2g}. {_GUIDE}, which has the records.\n"
     )
 
 
@@ -53,25 +54,29 @@ def _eafo(folder: Path) -> Iterator[str]:
 
 
 def _squaf(folder: Path) -> Iterator[str]:
-    record = Record.read(folder / FUNCTIONS)
+    rows = function_rows(folder)
     images = {row["model"]: row["error"] for row in Record.read(folder / IMAGES).rows}
     wrong = {name: f"{100 * error.value:.1f} ± {100 * error.spread:.1f} %" for name, error in images.items()}
-    theirs, mlp = compared(record, "squaf", "pykan"), compared(record, "squaf", "mlp")
+    theirs, mlp = compared(rows, "squaf", "pykan"), compared(rows, "squaf", "mlp")
     yield (
         "The paper sees a use for SQUAF in these networks, for instance in partial differential equations, which were "
         f"not tried. That a SQUAF on every edge fits functions better than pykan's splines is **{verdict(theirs)}**: "
         f"the error is {_counted(theirs)}. That it does so better than an MLP with as many parameters is "
         f"**{verdict(mlp)}**: {_counted(mlp)}. Of the test images of MNIST it takes {wrong['squaf']} for another "
-        f"digit, FastKAN {wrong['fastkan']} and the MLP {wrong['mlp']}. {_GUIDE}; records: "
-        f"[functions]({_LINK}{FUNCTIONS}), [images]({_LINK}{IMAGES}).\n"
+        f"digit, FastKAN {wrong['fastkan']} and the MLP {wrong['mlp']}. {_GUIDE}, which has the records.\n"
     )
 
 
-def compared(record: Record, first: str, second: str) -> Mapping[str, tuple[float, bool]]:
+def function_rows(folder: Path = RECORDS) -> list[Mapping[str, Any]]:
+    """All networks on all functions of the benchmark."""
+    return [row for name in FUNCTIONS for row in Record.read(folder / name).rows]
+
+
+def compared(rows: Sequence[Mapping[str, Any]], first: str, second: str) -> Mapping[str, tuple[float, bool]]:
     """For each function the first network's error as a multiple of the second's, by geometric means over the seeds,
     and whether the two are shown to differ."""
-    errors = {(row["task"], row["model"]): [math.log10(e) for e in row["errors"]] for row in record.rows}
-    tasks: Sequence[str] = record.settings["tasks"]
+    errors = {(row["task"], row["model"]): [math.log10(e) for e in row["errors"]] for row in rows}
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
     tests = [compare_each(errors[task, first], errors[task, second], paired=False) for task in tasks]
     corrected = holm([test.p for test in tests])
     return {

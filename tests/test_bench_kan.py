@@ -13,6 +13,7 @@ from softknee.app.commands import app
 from softknee.errors import ParameterError
 from softknee.lab.bench import kan
 from softknee.lab.bench.kan import FUNCTIONS, RadialLayer, Settings, SplineLayer, count_trained, measure, tables
+from softknee.lab.studies.trials import Outcome
 from softknee.measure import Record
 
 SMALL = {
@@ -146,23 +147,36 @@ def test_settings_are_checked() -> None:
     assert Settings(**SMALL | {"device": torch.device("cuda")}).ways == ("eager", "graph")
 
 
-def test_the_guide_says_what_the_record_says() -> None:
+def test_the_guide_says_what_the_records_say() -> None:
     root = Path(__file__).parents[1]
-    record = Record.read(root / "benchmarks/records/cpu-kan.json")
+    names = ("product", "bessel", "elliptic", "untuned")
+    records = [Record.read(root / f"benchmarks/records/cpu-kan-{name}.json") for name in names]
     text = (root / "docs/guides/kan.md").read_text(encoding="utf-8")
-    steps = {(row["task"], row["model"]): row["step"].value for row in record.rows}
-    for model in record.settings["models"]:
-        rows = [row for row in record.rows if row["model"] == model]
+    every = [row for record in records for row in record.rows]
+    steps = {(row["task"], row["model"]): row["step"].value for row in every}
+    tasks = list(dict.fromkeys(row["task"] for row in every))
+    assert set(tasks) == set(FUNCTIONS)
+    for model in records[0].settings["models"]:
+        rows = [row for row in every if row["model"] == model]
         errors = [f"{1e3 * row['error'].value:.1f} ± {1e3 * row['error'].spread:.1f}" for row in rows]
         ratios = [steps[row["task"], model] / steps[row["task"], "fastkan"] for row in rows]
         times = "1" if model == "fastkan" else f"{min(ratios):.1f} to {max(ratios):.1f}"
         assert f"| {' | '.join([str(rows[0]['parameters']), *errors, times])} |" in text
-    shares = [
-        steps[task, ours] / steps[task, "pykan"] for task in record.settings["tasks"] for ours in ("squaf", "spline")
-    ]
+    shares = [steps[task, ours] / steps[task, "pykan"] for task in tasks for ours in ("squaf", "spline")]
     assert f"Ours took {min(shares):.1f} to {max(shares):.1f} of pykan's time" in text
     images = {row["model"]: row for row in Record.read(root / "benchmarks/records/cpu-kan-mnist.json").rows}
     for model, row in images.items():
         wrong = f"{1e2 * row['error'].value:.1f} ± {1e2 * row['error'].spread:.1f}"
         times = "1" if model == "fastkan" else f"{row['step'].value / images['fastkan']['step'].value:.2f}"
         assert f"| {row['parameters']} | {wrong} | {times} |" in text
+
+
+def test_the_guide_says_what_the_study_of_digits_says() -> None:
+    root = Path(__file__).parents[1]
+    text = (root / "docs/guides/kan.md").read_text(encoding="utf-8")
+    for path in (root / "benchmarks/records/kan-digits/trials").glob("*.json"):
+        outcome = Outcome.read(Record.read(path))
+        if outcome.trial.kind == "train":
+            accuracy = torch.tensor(outcome.test["accuracy"], dtype=torch.float64)
+            shown = f"{1e2 * accuracy.mean():.2f} ± {1e2 * accuracy.std():.2f}"
+            assert f"| {outcome.trial.activation.label} | {shown} |" in text
