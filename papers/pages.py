@@ -15,6 +15,7 @@ from softknee.measure import Versions, write_whole
 from .claim import CRASHED, FAILS, HOLDS, PAPERS, VERDICTS, Paper
 from .exhibits import EXHIBITS, Exhibit, Printed
 from .lambda_gelu.findings import language_tables
+from .later import later_work
 from .ledger import Entry
 from .preferences import preference_tables
 from .runs import HERE, Runs, folded, recipe_file
@@ -260,6 +261,7 @@ def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], run
         yield from language_tables(runs)
     yield from preference_tables(runs, paper.stem)
     yield from _waiting(paper, runs)
+    yield from later_work(paper.stem)
     yield f"\n## {CLAIMS}\n\n"
     yield from _claims(entries)
 

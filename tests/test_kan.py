@@ -39,7 +39,7 @@ def test_an_edge_of_a_soft_table_is_a_squaf() -> None:
     values = layer.edges(x)
     for i in range(3):
         for o in range(2):
-            squaf = sk.get("squaf")(x[:, i], k=5, q=step, alpha=1.5 / step**2, z=layer.z[i, :, o], window=None)
+            squaf = sk.get("squaf")(x[:, i], k=5, q=step, alpha=1.5 / step**2, z=layer.z[:, i, o], window=None)
             torch.testing.assert_close(values[:, i, o], squaf, rtol=0, atol=1e-9)
 
 
@@ -68,7 +68,7 @@ def test_splines_are_the_b_splines(edge: str, reference: Any) -> None:
     layer = layer_of(edge, grid=8, base=None, low=0.0, high=5.0)  # steps of 1, points at -1..6
     x = torch.linspace(-3, 8, 111, dtype=torch.float64)[:, None].expand(-1, 3)
     points = torch.arange(-1, 7, dtype=torch.float64)
-    torch.testing.assert_close(layer.basis(x), reference(x[..., None] - points), rtol=0, atol=1e-12)
+    torch.testing.assert_close(layer.basis(x).mT, reference(x[..., None] - points), rtol=0, atol=1e-12)
 
 
 def test_the_base_stands_on_every_edge() -> None:
@@ -103,6 +103,31 @@ def test_a_width_is_learned_with_the_table() -> None:
     assert layer.knee is not None
     moved = {name for name, p in layer.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
     assert moved == {"table", "weight", "bias", "knee.raw_delta"}
+
+
+def test_points_are_exact_in_types_of_few_digits_and_after_memory_was_empty() -> None:
+    layer = layer_of(grid=65).float()
+    x = inputs(64, 3).float()
+    table, half = layer.basis(x), copy.deepcopy(layer).bfloat16()
+    half.middle, half.step = layer.middle, layer.step
+    assert torch.equal(half.basis(x), table)
+    state = layer.state_dict()
+    empty = sk.nn.KANLinear(3, 2, grid=65, device="meta").to_empty(device="cpu")
+    empty.load_state_dict(state)
+    assert torch.equal(empty(x), layer(x))
+
+
+@pytest.mark.parametrize("grid", [11, 65])
+def test_float32_is_near_float64(grid: int) -> None:
+    layer = layer_of(grid=grid)
+    x = inputs(1000, 3)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.copy_(p.float())
+        x = x.float()
+        single = copy.deepcopy(layer).float()
+        step = layer.z.diff(dim=0).abs().amax()
+        assert (single(x) - layer(x.double())).abs().max() < 5e-5 * step
 
 
 def test_far_and_infinite_inputs_are_finite_and_nan_is_nan() -> None:
@@ -178,7 +203,7 @@ def test_fx_has_one_node_of_it() -> None:
 def test_a_finer_grid_over_the_data_keeps_the_function(edge: str) -> None:
     layer = layer_of(edge)
     with torch.no_grad():  # a smooth edge, as training makes them
-        layer.table[:] = torch.linspace(-1, 1, 11, dtype=torch.float64)[None, :, None].sin() / layer.gain
+        layer.table[:] = torch.linspace(-1, 1, 11, dtype=torch.float64)[:, None, None].sin()
     x = 0.8 * inputs(200, 3).clamp(-1, 1)
     before = layer(x)
     moved = layer.update_grid_(x, grid=21)
@@ -211,7 +236,7 @@ def test_a_constant_input_keeps_the_width_of_its_grid() -> None:
 def test_pruned_edges_are_constants_that_stay_away() -> None:
     layer = layer_of()
     with torch.no_grad():
-        layer.table[0, :, 1] *= 0.01
+        layer.table[:, 0, 1] *= 0.01
         assert layer.weight is not None
         layer.weight[0, 1] *= 0.01
     x = layer.places()
@@ -226,7 +251,7 @@ def test_pruned_edges_are_constants_that_stay_away() -> None:
     torch.testing.assert_close(report.error[1], ranges[0, 1] / 2)
     layer(x).sum().backward()
     assert layer.table.grad is not None
-    assert layer.table.grad[0, :, 1].abs().sum() == 0
+    assert layer.table.grad[:, 0, 1].abs().sum() == 0
     assert layer.prune_(0.1).gone == 0
     assert "pruned=1" in repr(layer)
     layer.reset_parameters()
@@ -255,6 +280,92 @@ def test_a_spline_becomes_piecewise_linear_with_relu_in_its_place() -> None:
     x = inputs(40, 3)
     torch.testing.assert_close(layer(x), hard(x))
     torch.testing.assert_close(layer.lipschitz(), hard.lipschitz())
+
+
+# -- a definition on each edge --------------------------------------------------------------------------------
+
+
+def pointwise_layer(edge: Any = "swish", **arguments: Any) -> sk.nn.KANPointwise:
+    torch.manual_seed(0)
+    layer = sk.nn.KANPointwise(3, 2, edge=edge, dtype=torch.float64, **arguments)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p += 0.3 * torch.randn_like(p)
+    return layer
+
+
+def test_each_edge_has_parameters_of_its_own() -> None:
+    layer = pointwise_layer()
+    x = inputs(4, 5, 3)
+    beta = layer.edge.effective(layer.edge.params[0])
+    assert beta.shape == (3, 2)
+    assert beta.unique().numel() == 6
+    expected = sum(layer.weight[i] * x[..., i, None] * torch.sigmoid(beta[i] * x[..., i, None]) for i in range(3))
+    torch.testing.assert_close(layer(x), expected + layer.bias)
+    torch.testing.assert_close(layer(x), layer.edges(x).sum(-2) + layer.bias)
+
+
+@pytest.mark.parametrize("edge", ["swish", "srelu", "let(sin(b*x + c), b=2.0, c=0.3)"])
+def test_gradients_of_definitions(edge: str) -> None:
+    layer = pointwise_layer(edge)
+    names, params = zip(*layer.named_parameters(), strict=True)
+    arguments = (inputs(4, 3).requires_grad_(), *(p.detach().requires_grad_() for p in params))
+
+    def run(x: Tensor, *params: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, dict(zip(names, params, strict=True)), (x,))
+
+    assert len(params) > 2
+    assert torch.autograd.gradcheck(run, arguments)
+
+
+def test_a_large_batch_is_cut_and_has_the_same_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = pointwise_layer(), inputs(50, 3).requires_grad_()
+
+    def results() -> tuple[list[Tensor], int]:
+        held = 0
+
+        def note(tensor: Tensor) -> Tensor:
+            nonlocal held
+            held = max(held, tensor.numel())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            out = layer(x)
+        return [out, *torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])], held
+
+    whole, largest = results()
+    monkeypatch.setattr("softknee.nn.kan._VALUES", 4 * 6)
+    cut, held = results()
+    for a, b in zip(whole, cut, strict=True):
+        torch.testing.assert_close(a, b)
+    assert largest == 50 * 6
+    assert held < 50 * 6
+
+
+def test_certificates_of_definitions() -> None:
+    net = nn.Sequential(pointwise_layer(), sk.nn.KANPointwise(2, 1, edge="tanh", dtype=torch.float64))
+    bound = sk.nn.jacobian_bound(net)
+    for x in inputs(50, 3):
+        assert (torch.autograd.functional.jacobian(net, x).abs() <= bound).all()
+    x = torch.linspace(-8, 8, 4001, dtype=torch.float64)[:, None].expand(-1, 3).clone().requires_grad_()
+    for o, constants in enumerate(net[0].lipschitz()):
+        slopes = torch.autograd.grad(net[0].edges(x)[..., o].sum(), x)[0].abs().amax(0)
+        assert (slopes <= constants).all()
+        assert (constants <= 1.01 * slopes).all()
+
+
+def test_surgery_on_definitions() -> None:
+    net = nn.Sequential(pointwise_layer("srelu"))
+    assert [site.path for site in sk.sites(net)] == ["0.edge"]
+    sk.relu_ize_(net, tolerance=math.inf)
+    x = inputs(9, 3)
+    torch.testing.assert_close(net(x), x.relu() @ net[0].weight + net[0].bias)
+    torch.testing.assert_close(sk.nn.jacobian_bound(net), net[0].weight.abs().T.detach())
+
+
+def test_a_soft_table_is_no_formula() -> None:
+    with pytest.raises(ParameterError, match="edge must be an element-wise formula"):
+        sk.nn.KANPointwise(2, 2, edge="squaf")
 
 
 # -- certificates -----------------------------------------------------------------------------------------
@@ -311,8 +422,8 @@ def fitted_to(functions: list[list[Any]], grid: int = 23) -> sk.nn.KANLinear:
         layer.weight.zero_()
         for i, row in enumerate(functions):
             for o, function in enumerate(row):
-                rows, values = layer.basis(places)[:, i], function(places[:, i])
-                layer.table[i, :, o] = torch.linalg.lstsq(rows, values).solution / layer.gain
+                rows, values = layer.basis(places)[..., i], function(places[:, i])
+                layer.table[:, i, o] = torch.linalg.lstsq(rows, values).solution
     return layer
 
 
@@ -363,12 +474,14 @@ def test_a_form_is_written_with_its_numbers() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
-@pytest.mark.parametrize("edge", ["squaf", "spline", "forms"])
+@pytest.mark.parametrize("edge", ["squaf", "spline", "forms", "swish"])
 def test_onnx(edge: str, tmp_path: Any) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     if edge == "forms":
         net: nn.Module = fitted_to([[lambda x: x**2], [lambda x: x.exp()], [lambda x: -x]]).closed_forms(0.01).module()
+    elif edge == "swish":
+        net = nn.Sequential(pointwise_layer(edge))
     else:
         net = nn.Sequential(layer_of(edge), layer_of(edge, n_in=2, n_out=1))
     net, x = net.float().eval(), inputs(6, 3).float()

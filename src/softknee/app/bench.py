@@ -219,13 +219,18 @@ def bench_epoch(
 
 @bench.command("kan")
 def bench_kan(
-    tasks: Annotated[str, typer.Option(help="any of product,bessel,elliptic,mnist; default all")] = "",
-    models: Annotated[str, typer.Option(help="any of squaf,spline,pykan,efficient-kan,fastkan,mlp; default all")] = "",
+    tasks: Annotated[
+        str, typer.Option(help="any of product,bessel,elliptic,legendre,incomplete,mnist; default all")
+    ] = "",
+    models: Annotated[
+        str, typer.Option(help="any of squaf,spline,linear,pykan,efficient-kan,fastkan,mlp; default all")
+    ] = "",
     seeds: Annotated[int, typer.Option(min=1, help="networks of each kind that are trained")] = 5,
     iterations: Annotated[int, typer.Option(min=1, help="of L-BFGS, for functions")] = 400,
     epochs: Annotated[int, typer.Option(min=1, help="of Adam, for images")] = 10,
     examples: Annotated[int, typer.Option(min=1, help="training images")] = 60_000,
     untrained: Annotated[str, typer.Option(help="networks that are only timed on images")] = "",
+    ways: Annotated[str, typer.Option(help="any of eager,graph,compiled; default eager (GPU: eager,graph)")] = "",
     device: Device = "auto",
     repeats: CallSamples = 15,
     seconds: CallSeconds = 5.0,
@@ -240,6 +245,7 @@ def bench_kan(
     from ..lab.bench import kan
 
     chosen = {"tasks": several(tasks) or None, "models": several(models) or None, "untrained": several(untrained)}
+    chosen["ways"] = several(ways)
     run = {"seeds": seeds, "iterations": iterations, "epochs": epochs, "examples": examples, "repeats": repeats}
     _run(kan, device=device, json=json, markdown=markdown, seconds_per_call=seconds, threads=threads, **chosen, **run)
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from . import zoo
 from .baselines import KAF, DiTAC, PolyNorm, PolyReLU
 from .gated import Gated
-from .kan import KANLinear, jacobian_bound
+from .kan import KANLinear, KANPointwise, jacobian_bound
 from .make import explain, make
 from .module import Pointwise, RowwiseModule
 from .rate import RatePenalty
@@ -39,6 +39,7 @@ __all__ = [
     "EntropicSpline",
     "Gated",
     "KANLinear",
+    "KANPointwise",
     "Pointwise",
     "PolyNorm",
     "PolyReLU",

@@ -139,7 +139,7 @@ def find_forms(layer: KANLinear, tolerance: float, library: Sequence[str]) -> Cl
     require_number("closed_forms", "tolerance", tolerance)
     wide = layer._float64().cpu()
     middle, half = (wide.low + wide.high) / 2, (wide.high - wide.low) / 2
-    kept = torch.ones_like(wide.table[:, 0]) if wide.kept is None else wide.kept
+    kept = torch.ones_like(wide.table[0]) if wide.kept is None else wide.kept
     place_i, place_o = kept.nonzero().T
     s = torch.linspace(-1, 1, _SAMPLES, dtype=torch.float64)
     y = wide.edges(middle + s[:, None] * half)[:, place_i, place_o].T  # (edges, samples)

@@ -1,15 +1,19 @@
 """KAN layers beside pykan, efficient-kan, FastKAN and an MLP: test error over seeds, and what a training step costs.
 
 Every network is trained on the same examples by the same loop: functions of two numbers with L-BFGS on 1,000 points as
-Liu et al. do, images with Adam. The step is Adam's for all; networks take turns. efficient-kan and FastKAN are written
+Liu et al. do, images with Adam. The step is Adam's for all; networks take turns. On a GPU a small network waits for the
+host, so that a step is also timed as a CUDA graph, which the host starts as one. efficient-kan and FastKAN are written
 from their formulas here; pykan is the package of that name where it is installed, with its symbolic branch off.
 
-    product   exp(sin(pi x) + y^2), the example of Liu et al.
-    bessel    J_v(t), the Bessel function of the first kind, v in [0, 5], t in [0, 20]
-    elliptic  sn(t | m), Jacobi's elliptic function, t in [-4, 4], m in [0, 0.98]
-    mnist     handwritten digits
+    product     exp(sin(pi x) + y^2), the example of Liu et al.
+    bessel      J_v(t), the Bessel function of the first kind, v in [0, 5], t in [0, 20]
+    elliptic    sn(t | m), Jacobi's elliptic function, t in [-4, 4], m in [0, 0.98]
+    legendre    P_v(t), the Legendre function of real degree, v in [0, 5], t in [-0.9, 0.9]
+    incomplete  F(t | m), the incomplete elliptic integral of the first kind, t in [-1.5, 1.5], m in [0, 0.98]
+    mnist       handwritten digits
 
-The two special functions are among those of Liu et al.; the ranges are ours. Inputs are scaled to [-1, 1].
+The special functions are among those of Liu et al.; the ranges are ours. Inputs are scaled to [-1, 1]. The start of our
+layers was chosen with the first three in view; the other two were added afterwards, and nothing was chosen by them.
 
 References: Z. Liu et al., KAN: Kolmogorov-Arnold networks (2024); Z. Li, Kolmogorov-Arnold networks are radial basis
 function networks (2024).
@@ -34,6 +38,7 @@ from torch.nn import functional as F
 from ...errors import ParameterError
 from ...measure.record import Quantity, Record
 from ...nn import KANLinear
+from ...train.capture import captured
 from ..table import Table
 from .clock import (
     Clock,
@@ -51,6 +56,10 @@ _ITERATIONS_A_CALL = 20
 # Intervals in [-1, 1] and the order of the splines: 11 functions on each edge, as ours have points.
 _GRID, _ORDER = 8, 3
 _IMAGES = 256  # in a batch
+_STEPS = 10  # in a sample
+EAGER, GRAPH, COMPILED = "eager", "graph", "compiled"
+# In a record the time of an eager step stands under its own name, that of another way under these.
+WAYS = {EAGER: "step", GRAPH: "graph_step", COMPILED: "compiled_step"}
 
 
 class SplineLayer(nn.Module):
@@ -129,10 +138,11 @@ def _matched(widths: Sequence[int]) -> nn.Module:
     return nn.Sequential(linears[0], nn.SiLU(), linears[1], nn.SiLU(), linears[2])
 
 
-# Each from the widths of a network, by torch's global generator.
+# Each from the widths of a network, by torch's global generator. "linear" is "spline" without mollification.
 MODELS: dict[str, Callable[[Sequence[int]], nn.Module]] = {
     "squaf": _layers(lambda n_in, n_out: _ours(n_in, n_out, "squaf")),
     "spline": _layers(lambda n_in, n_out: _ours(n_in, n_out, "spline")),
+    "linear": _layers(lambda n_in, n_out: _ours(n_in, n_out, "relu")),
     "pykan": _pykan,
     "efficient-kan": _layers(SplineLayer),
     "fastkan": _layers(RadialLayer),
@@ -164,10 +174,24 @@ def _elliptic(x: Tensor, y: Tensor) -> Tensor:
     return torch.from_numpy(ellipj((4 * x).numpy(), (0.49 * (y + 1)).numpy())[0])
 
 
+def _legendre(x: Tensor, y: Tensor) -> Tensor:
+    from scipy.special import lpmv
+
+    return torch.from_numpy(lpmv(0, (2.5 * (x + 1)).numpy(), (0.9 * y).numpy()))
+
+
+def _incomplete(x: Tensor, y: Tensor) -> Tensor:
+    from scipy.special import ellipkinc
+
+    return torch.from_numpy(ellipkinc((1.5 * x).numpy(), (0.49 * (y + 1)).numpy()))
+
+
 FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "product": _product,
     "bessel": _bessel,
     "elliptic": _elliptic,
+    "legendre": _legendre,
+    "incomplete": _incomplete,
 }
 TASKS = (*FUNCTIONS, "mnist")
 WIDTHS = {**dict.fromkeys(FUNCTIONS, (2, 5, 1)), "mnist": (784, 64, 10)}
@@ -222,7 +246,8 @@ def _fit_function(model: nn.Module, data: Examples, settings: Settings) -> float
 def _fit_images(model: nn.Module, data: Examples, settings: Settings) -> float:
     """The share of test images that are classified wrongly."""
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.rate)
-    batches = [part for _ in range(settings.epochs) for part in torch.randperm(len(data.x)).split(_IMAGES)]
+    orders = [torch.randperm(len(data.x)).to(data.x.device) for _ in range(settings.epochs)]
+    batches = [part for order in orders for part in order.split(_IMAGES)]
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=len(batches))
     for chosen in batches:
         optimizer.zero_grad()
@@ -234,18 +259,27 @@ def _fit_images(model: nn.Module, data: Examples, settings: Settings) -> float:
     return (guesses != data.test_y).double().mean().item()
 
 
-def _step(model: nn.Module, data: Examples, *, images: bool) -> Callable[[], object]:
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad])
+def _steps(model: nn.Module, data: Examples, way: str, *, images: bool) -> Callable[[], object]:
+    """Several training steps, run in one of `WAYS`."""
+    trained = [p for p in model.parameters() if p.requires_grad]
     count = _IMAGES if images else _POINTS
     x, y = data.x[:count], data.y[:count]
+    optimizer = torch.optim.Adam(trained, fused=True, capturable=x.is_cuda)
     loss = F.cross_entropy if images else F.mse_loss
+    called = torch.compile(model, dynamic=False) if way == COMPILED else model
 
     def step() -> None:
         optimizer.zero_grad()
-        loss(model(x), y).backward()
+        loss(called(x), y).backward()
         optimizer.step()
 
-    return step
+    run = step if way == EAGER else captured(step, changes=(), device=x.device)
+
+    def several() -> None:
+        for _ in range(_STEPS):
+            run()
+
+    return several
 
 
 # -- the benchmark ----------------------------------------------------------------------------------------
@@ -268,6 +302,8 @@ class Settings:
     """Adam's, for the images, falling to 0."""
     untrained: tuple[str, ...] = ()
     """Models that are timed on the images and not trained on them."""
+    ways: tuple[str, ...] = ()
+    """Of running a step, see `WAYS`; left out, eager, and on a GPU also as a graph."""
     repeats: int = 15
     seconds_per_call: float = 5.0
     threads: int = field(default_factory=torch.get_num_threads)
@@ -276,23 +312,30 @@ class Settings:
         check_settings(self, "seeds", "iterations", "epochs", "examples", "repeats", "threads")
         check_names(self.tasks, TASKS, "task")
         check_names((*self.models, *self.untrained), MODELS, "network")
+        check_names(self.ways, WAYS, "way of running a step")
+        on_gpu = self.device.type == "cuda"
+        if not on_gpu and set(self.ways) - {EAGER}:
+            raise ParameterError("A step is recorded as a graph on a GPU only; on a CPU the one way is 'eager'.")
+        object.__setattr__(self, "ways", self.ways or ((EAGER, GRAPH) if on_gpu else (EAGER,)))
 
 
 def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
     """Train and time all of it; `report` is called with what is being done."""
     with cpu_threads(settings.threads), torch.random.fork_rng():
         rows = [row for task in settings.tasks for row in _rows(task, settings, report)]
-    given = ("tasks", "models", "seeds", "iterations", "epochs", "examples", "rate", "untrained", "repeats", "threads")
+    trained = ("tasks", "models", "seeds", "iterations", "epochs", "examples", "rate", "untrained")
     return Record.now(
         "bench kan",
         command=command,
         rows=rows,
         seeds=tuple(range(settings.seeds)),
         baseline="pykan, efficient-kan, FastKAN and an MLP, trained and timed in the same run",
-        settings=chosen_settings(settings, *given),
+        settings=chosen_settings(settings, *trained, "ways", "repeats", "threads"),
         notes=(
             "error is the root mean squared error on 1,000 test points, or the share of wrong test images",
-            "step is forward, backward and Adam on 1,000 points or 256 images; the networks take turns",
+            f"step is forward, backward and torch's fused Adam on 1,000 points or 256 images: {_STEPS} steps in a "
+            "row, between two events on a GPU with the host's delays; the networks take turns",
+            "graph_step is the same step as a CUDA graph, compiled_step that of the compiled network",
             f"11 functions on each edge for all; pykan {_version('pykan')} has its symbolic branch off (speed())",
             "grids stay as they are: [-1, 1], and [-2, 2] for ours and FastKAN's from 8 inputs on",
         ),
@@ -310,64 +353,75 @@ def _rows(task: str, settings: Settings, report: Callable[[str], None]) -> list[
     images = task == "mnist"
     data = [_examples(task, seed, settings) for seed in range(1 if images else settings.seeds)]
     rows: list[dict[str, Any]] = []
-    built: dict[str, Callable[[], object]] = {}
+    timed: list[tuple[dict[str, Any], nn.Module]] = []
     for name in settings.models:
         row: dict[str, Any] = {"task": task, "model": name}
         rows.append(row)
+        fit = None if images and name in settings.untrained else _fit_images if images else _fit_function
+        errors, model = [], nn.Module()
         try:
-            model = _made(name, task, settings, seed=0)
-            row["parameters"] = count_trained(model)
-            built[name] = _step(model, data[0], images=images)
-            if images and name in settings.untrained:
-                continue
-            errors = []
-            for seed in range(settings.seeds):
+            for seed in range(settings.seeds if fit else 1):
                 report(f"{task}: {name}, seed {seed}")
-                model = _made(name, task, settings, seed=seed)
-                fit = _fit_images if images else _fit_function
-                errors.append(fit(model, data[seed % len(data)], settings))
-            row["errors"] = errors
-            row["error"] = Quantity.mean(errors, unit="share" if images else "rmse")
+                torch.manual_seed(seed)
+                model = MODELS[name](WIDTHS[task]).to(settings.device)
+                if fit:
+                    errors.append(fit(model, data[seed % len(data)], settings))
         except Exception as error:
-            built.pop(name, None)
             row["not_run"] = why_not(error)
-    report(f"{task}: timing")
-    clock = Clock(device=settings.device, repeats=settings.repeats, seconds_per_call=settings.seconds_per_call)
-    for name, samples in zip(built, clock.race(list(built.values())), strict=True):
-        row = next(row for row in rows if row["model"] == name)
-        if isinstance(samples, Exception):
-            row["not_run"] = why_not(samples)
-        else:
-            row["step"] = Quantity.median([1e3 * seconds for seconds in samples.device], unit="ms")
+            continue
+        row["parameters"] = count_trained(model)
+        if fit:
+            row["errors"], row["error"] = errors, Quantity.mean(errors, unit="share" if images else "rmse")
+        timed.append((row, model))
+    for way in settings.ways:
+        report(f"{task}: timing, {way}")
+        _time(timed, data[0], way, settings)
     return rows
 
 
-def _made(name: str, task: str, settings: Settings, *, seed: int) -> nn.Module:
-    torch.manual_seed(seed)
-    return MODELS[name](WIDTHS[task]).to(settings.device)
+def _time(timed: list[tuple[dict[str, Any], nn.Module]], data: Examples, way: str, settings: Settings) -> None:
+    """The time of a step into the row of each of these networks, or why there is none."""
+    if way == COMPILED:
+        torch.compiler.reset()  # a code object keeps few of its versions
+    repeats, seconds = settings.repeats, settings.seconds_per_call
+    clock = Clock(device=settings.device, repeats=repeats, seconds_per_call=seconds, ahead=0.0)
+    built: list[tuple[dict[str, Any], Callable[[], object]]] = []
+    for row, model in timed:
+        try:
+            built.append((row, _steps(model, data, way, images=row["task"] == "mnist")))
+        except Exception as error:
+            row[f"{WAYS[way]}_not_run"] = why_not(error)
+    for (row, _), samples in zip(built, clock.race([steps for _, steps in built]), strict=True):
+        if isinstance(samples, Exception):
+            row[f"{WAYS[way]}_not_run"] = why_not(samples)
+        else:
+            row[WAYS[way]] = Quantity.median([1e3 * seconds / _STEPS for seconds in samples.device], unit="ms")
 
 
 def tables(record: Record) -> list[Table]:
-    """One table for each task: error, step, and the step as a share of pykan's and FastKAN's."""
+    """One table for each task: error, and for each way the step, beside pykan's and FastKAN's."""
     results = []
+    ways = {way: WAYS[way] for way in record.settings.get("ways", (EAGER,))}
     for task in record.settings["tasks"]:
-        rows = [row for row in record.rows if row["task"] == task]
-        steps = {row["model"]: row["step"].value for row in rows if "step" in row}
+        rows = {row["model"]: row for row in record.rows if row["task"] == task}
         lines = []
-        for row in rows:
-            step = steps.get(row["model"])
+        for name, row in rows.items():
             error = row.get("error")
-            shown = "" if error is None else f"{error.value:.2e} ± {error.spread:.0e}"
-            ratios = [
-                f"{steps[other] / step:.2f}x" if step and other in steps else "" for other in ("pykan", "fastkan")
-            ]
-            lines.append(
-                (row["model"], str(row.get("parameters", "")), shown, row["step"].text(2) if step else "", *ratios)
-            )
+            line = [name, str(row.get("parameters", "")), f"{error.value:.2e} ± {error.spread:.0e}" if error else ""]
+            for key in ways.values():
+                line.append(row[key].text(3) if key in row else "")
+                for other in (rows.get("pykan", {}), rows.get("fastkan", {})):
+                    both = key in row and key in other
+                    line.append(f"{other[key].value / row[key].value:.2f}x" if both else "")
+            lines.append(line)
         widths = "-".join(map(str, WIDTHS[task]))
         title = f"{task}, {widths}, {record.settings['seeds']} seeds, on {machine(record)}"
-        head = ("network", "parameters", "test error", "step, ms", "faster than pykan", "than FastKAN")
-        results.append(
-            Table(title=title, head=head, rows=lines, remarks=failures(record, "task", "model"), align="lrrrrr")
-        )
+        head = ["network", "parameters", "test error"]
+        for way in ways:
+            head += [f"step, {way}, ms", "faster than pykan", "than FastKAN"]
+        remarks = failures(record, "task", "model")
+        for way, key in ways.items():
+            failed = {name: row[f"{key}_not_run"] for name, row in rows.items() if f"{key}_not_run" in row}
+            remarks += [f"{task}, {name}, {way}: {reason}" for name, reason in failed.items()]
+        results.append(Table(title=title, head=head, rows=lines, remarks=remarks, align="l" + "r" * (len(head) - 1)))
     return results
