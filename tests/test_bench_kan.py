@@ -1,6 +1,8 @@
 """The benchmark of KAN layers: its rivals are what they say, and what its record holds."""
 
+import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,26 @@ def test_a_step_that_cannot_be_recorded_says_why(monkeypatch: pytest.MonkeyPatch
     (table,) = tables(record)
     assert table.remarks == ["product, fastkan, graph: " + theirs["graph_step_not_run"]]
     assert len(table.head) == 9
+
+
+def test_what_a_graph_writes_into_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph knows its tensors by their addresses alone: the optimiser must not go while it is replayed."""
+
+    def captured(step: Any, *, changes: Any, device: torch.device) -> Any:
+        alive = weakref.ref(step)
+        del step
+
+        def replay() -> None:
+            gc.collect()
+            assert alive() is not None, "the step is gone, and with it the state of its optimiser"
+
+        return replay
+
+    monkeypatch.setattr(kan, "captured", captured)
+    settings = Settings(**SMALL | {"tasks": ("product",), "models": ("fastkan",), "seeds": 1})
+    object.__setattr__(settings, "ways", ("graph",))
+    (row,) = measure(settings, command="test").rows
+    assert row["graph_step"].value > 0, row
 
 
 def test_settings_are_checked() -> None:

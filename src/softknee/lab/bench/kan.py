@@ -275,7 +275,7 @@ def _steps(model: nn.Module, data: Examples, way: str, *, images: bool) -> Calla
 
     run = step if way == EAGER else captured(step, changes=(), device=x.device)
 
-    def several() -> None:
+    def several(held: Callable[[], None] = step) -> None:  # a graph does not hold the state of the optimiser
         for _ in range(_STEPS):
             run()
 
