@@ -29,6 +29,7 @@ from softknee.lab.searching.proving import UNPROVED, cost_class, examine  # noqa
 from softknee.lab.searching.search import STORAGE, judgement_recipe, open_study  # noqa: E402
 from softknee.lab.searching.workers import Job, JobContext  # noqa: E402
 from softknee.lab.studies.examples import recipe_examples  # noqa: E402
+from softknee.lab.studies.trial import Trial  # noqa: E402
 
 RECIPE = """
 name: small
@@ -130,6 +131,24 @@ def test_candidates_of_one_formula_train_together_as_each_alone() -> None:
     alone = [shared.do(Job(Candidate("function", "swish", each).chosen(learn=False), (each,), 2))[0] for each in values]
     assert together == [pytest.approx(each, rel=1e-5) for each in alone]
     assert len({round(each[0], 6) for each in together}) == 3
+
+
+def test_what_a_device_has_no_room_for_is_trained_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = read_recipe(RECIPE)
+    shared = JobContext(recipe, recipe_examples(recipe))
+    values = tuple({"beta": beta} for beta in (0.3, 0.7, 1.0, 3.0, 5.0))
+    job = Job(Candidate("function", "swish", values[0]).chosen(learn=False), values, 1)
+    together, real, sizes = shared.do(job), JobContext._train, []
+
+    def small(self: JobContext, trial: Trial, values: tuple[dict[str, float], ...]) -> list:
+        sizes.append(len(values))
+        if len(values) > 2:
+            raise torch.OutOfMemoryError("no room")
+        return real(self, trial, values)
+
+    monkeypatch.setattr(JobContext, "_train", small)
+    assert shared.do(job) == [pytest.approx(each, rel=1e-5) for each in together]
+    assert sizes == [5, 2, 3, 1, 2]
 
 
 def test_a_recipe_with_a_search_is_written_and_read_again() -> None:

@@ -39,6 +39,7 @@ from .workers import Job, JobContext, Losses, Pool, RayPool
 
 KIND, SEARCH, GENERATIONS, STORAGE, JUDGEMENT = "search", "search.json", "generations", "optuna.log", "judgement"
 MOST_AT_ONCE = 32  # candidates of one program: what they take of the memory is bounded
+MOST_PROVED = 8  # of one process in a row, so that none has to wait for the last
 STARTUP = 100  # candidates that are drawn at random before the sampler begins to learn
 
 
@@ -183,6 +184,11 @@ def read_engine(name: str) -> Literal["local", "ray"]:
     if name == "local" or name == "ray":
         return name
     raise ParameterError(f"There is no engine {name!r}, only 'local' and 'ray'.{did_you_mean(name, ENGINES)}")
+
+
+def holds_search(place: str | os.PathLike[str]) -> bool:
+    """Whether a folder is that of a search."""
+    return Folder(place).read(SEARCH) is not None
 
 
 def read_search(place: str | os.PathLike[str]) -> SearchResult:
@@ -361,10 +367,10 @@ class _Search:
         groups: dict[tuple[str, ...], list[Candidate]] = {}
         for candidate in candidates:  # a function at its defaults has no numbers, and is a program of its own
             groups.setdefault((candidate.formula, *candidate.values), []).append(candidate)
-        jobs = {}
-        for group in groups.values():
-            for first in range(0, len(group), MOST_AT_ONCE):
-                part = group[first : first + MOST_AT_ONCE]
+        jobs, most = {}, MOST_AT_ONCE if epochs else MOST_PROVED
+        for group in sorted(groups.values(), key=len, reverse=True):  # the longest first: the last are short
+            for first in range(0, len(group), most):
+                part = group[first : first + most]
                 chosen = part[0].chosen(learn=self.options.learn)
                 jobs[chosen.label] = Job(chosen, tuple(each.values for each in part), epochs), part
         self.report(what)

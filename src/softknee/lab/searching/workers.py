@@ -92,21 +92,32 @@ class JobContext:
             device=recipe.device,
         )
         try:
-            maker = model_maker(recipe.model, job.chosen, examples, init=recipe.init, loss=trial.training.loss)
-            # The same seeds for every candidate: they differ in the function alone.
-            replicas = Replicas(
-                maker,
-                count=count * len(job.values),
-                seeds=trial.seeds.numbers * len(job.values),
-                knobs={name: [each[name] for each in job.values for _ in range(count)] for name in job.values[0]},
-                device=recipe.device,
-            )
-            inputs, augment = training_inputs(trial, examples)
-            settings = fit_settings(trial.training, task=examples.task, gradients=False)
-            with products_of(trial.training):
-                replicas.fit(inputs, examples.train_y, epochs=job.epochs, augment=augment, **settings)
+            return self._train(trial, job.values)
         except SoftkneeError as error:
             return [f"not trained: {without_paths(str(error).partition('. ')[0])}"[:200]] * len(job.values)
+        except torch.OutOfMemoryError:
+            if len(job.values) == 1:
+                raise
+        torch.cuda.empty_cache()  # out of the handler, which holds what was too much
+        middle = len(job.values) // 2
+        halves = job.values[:middle], job.values[middle:]
+        return [losses for values in halves for losses in self.train(replace(job, values=values))]
+
+    def _train(self, trial: Trial, values: Sequence[Mapping[str, float]]) -> list[Losses]:
+        recipe, examples, count, epochs = self.recipe, self.examples, trial.seeds.count, trial.training.epochs
+        maker = model_maker(recipe.model, trial.activation, examples, init=recipe.init, loss=trial.training.loss)
+        # The same seeds for every candidate: they differ in the function alone.
+        replicas = Replicas(
+            maker,
+            count=count * len(values),
+            seeds=trial.seeds.numbers * len(values),
+            knobs={name: [each[name] for each in values for _ in range(count)] for name in values[0]},
+            device=recipe.device,
+        )
+        inputs, augment = training_inputs(trial, examples)
+        settings = fit_settings(trial.training, task=examples.task, gradients=False)
+        with products_of(trial.training):
+            replicas.fit(inputs, examples.train_y, epochs=epochs, augment=augment, **settings)
         outputs = replicas.predict(examples.validation_x)
         rows = finite_rows(outputs).nonzero().flatten().tolist()
         scores = judge(outputs, examples.validation_y, task=examples.task, rows=rows)
@@ -114,31 +125,38 @@ class JobContext:
         return [losses[first : first + count] for first in range(0, len(losses), count)]
 
 
+FEEDERS = 4  # processes that train on one GPU: what they do before the first step takes a processor, and no GPU
+
+
 class Pool:
     """Runs jobs in processes of this machine, or here where one is enough."""
 
     def __init__(self, shared: JobContext, processes: int) -> None:
         self.shared = shared
-        self._pool = None
-        if processes > 1:
-            # A fresh interpreter each: torch's threads and a GPU's state do not survive a fork.
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(shared.pack(),))
+        # A fresh interpreter each: torch's threads and a GPU's state do not survive a fork.
+        context = multiprocessing.get_context("spawn")
+        given = {"mp_context": context, "initializer": _begin, "initargs": (shared.pack(),)}
+        self._provers = ProcessPoolExecutor(processes, **given) if processes > 1 else None
+        self._trainers = self._provers
+        if self._provers is not None and shared.recipe.device != "cpu":
+            self._trainers = ProcessPoolExecutor(min(FEEDERS, processes), **given)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Any]]]:
         """Each job with its results, as they come."""
         pending = {}
         for job in jobs:
-            if self._pool is None or (job.epochs and self.shared.recipe.device != "cpu"):  # one process feeds a GPU
+            pool = self._trainers if job.epochs else self._provers
+            if pool is None:
                 yield job, self.shared.do(job)
             else:
-                pending[self._pool.submit(_do, job)] = job
+                pending[pool.submit(_do, job)] = job
         for future in as_completed(pending):
             yield pending[future], future.result()
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        for pool in (self._provers, self._trainers):
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)
 
 
 class RayPool:
