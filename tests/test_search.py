@@ -14,7 +14,10 @@ import pytest
 import torch
 
 import softknee as sk
+from language_files import WORDS
 from softknee.errors import ParameterError, RecipeError
+from softknee.lab.data.text import Characters, from_bytes
+from softknee.lab.report import summarise
 from softknee.lab.studies.reading import read_recipe, to_yaml
 from softknee.lab.studies.recipe import FORMS, Constraints, Search
 from softknee.lab.studies.store import StoreError
@@ -29,7 +32,11 @@ from softknee.lab.searching.proving import UNPROVED, cost_class, examine  # noqa
 from softknee.lab.searching.search import STORAGE, judgement_recipe, open_study  # noqa: E402
 from softknee.lab.searching.workers import Job, JobContext  # noqa: E402
 from softknee.lab.studies.examples import recipe_examples  # noqa: E402
+from softknee.lab.studies.runner import study_examples  # noqa: E402
+from softknee.lab.studies.running import run_trial  # noqa: E402
+from softknee.lab.studies.texts import Texts  # noqa: E402
 from softknee.lab.studies.trial import Trial  # noqa: E402
+from softknee.lab.studies.trials import search_trial  # noqa: E402
 
 RECIPE = """
 name: small
@@ -262,8 +269,6 @@ def test_the_page_and_the_files_of_the_finalists(whole: Path) -> None:
 
 
 def test_nothing_on_the_front_is_beaten(whole: Path) -> None:
-    from softknee.lab.report import summarise
-
     result = read_search(whole)
     summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
     front = pareto(summary)
@@ -352,7 +357,7 @@ def test_a_torn_line_of_the_sampler_is_cut_off(whole: Path, tmp_path: Path) -> N
     (tmp_path / STORAGE).write_bytes(content + b'{"op_code": 4, "wor')
     result = read_search(whole)
     assert result.recipe.search is not None
-    study = open_study(Folder(tmp_path), result.recipe.search, generation=9, tried=result.tried, epochs=(2, 4))
+    study = open_study(Folder(tmp_path), result.recipe.search, generation=9, tried=result.tried, lengths=(2, 4))
     assert len(study.trials) == 12
     assert study.best_value == min(each.loss(4) for each in result.tried if not each.is_baseline)
     assert (tmp_path / STORAGE).read_bytes().startswith(content + b"{")
@@ -393,13 +398,89 @@ def test_a_function_at_its_defaults_is_a_program_of_its_own(tmp_path: Path) -> N
     assert not [each.reason for each in result.tried if each.reason and each.reason.startswith("not trained")]
 
 
+LANGUAGE = """
+name: characters
+data: {file: text.txt}
+model: {build: gpt2, arguments: {layers: 1, width: 16, heads: 2, dropout: 0.0}}
+activations: [relu, gelu]
+task: {kind: language, context: 12, steps: 8, warmup: 2, recover: 0, validation: 0.2}
+training: {batch: 4, learning_rate: 1e-2}
+seeds: 2
+baseline: relu
+search:
+  candidates: 6
+  generation: 3
+  rungs: 2
+  keep: 0.5
+  finalists: 1
+  forms: [function, gate]
+  functions: [leaky_relu, swish]
+  constraints: {lipschitz: 1.5}
+  seconds: 20
+"""
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    pytest.importorskip("transformers", reason="the extra 'text' brings it")
+    (tmp_path / "text.txt").write_text("".join(WORDS))
+    return tmp_path
+
+
+def test_candidates_for_a_language_model_compete_on_a_text_of_their_own(text: Path) -> None:
+    recipe = read_recipe(LANGUAGE)
+    texts = study_examples(recipe, data_folder=None, base=text)
+    assert isinstance(texts, Texts)
+    data, whole = texts.content, from_bytes((text / "text.txt").read_bytes())
+    assert isinstance(data, Characters)
+    assert data.held_out is not None
+    assert torch.equal(torch.cat([data.train, data.held_out]), whole.train)
+    assert torch.equal(data.validation, whole.validation)
+    candidate = Candidate("gate", "x * sigmoid(b * x)", {"b": 1.0})
+    trial = search_trial(recipe, texts, candidate.chosen(learn=False), seeds=2)
+    outcome = run_trial(trial, examples=texts).outcome
+    assert outcome.test == {}
+    (losses,) = JobContext(recipe, texts).do(Job(candidate.chosen(learn=False), (candidate.values,), 8))
+    assert losses == outcome.validation["loss"]
+    assert not set(trial.seeds.numbers) & set(recipe.seeds.numbers)
+
+
+def test_the_lowest_loss_of_a_language_model_wins(text: Path) -> None:
+    result = search(read_recipe(LANGUAGE), out=text / "out", base=text, processes=1)
+    drawn = [each for each in result.tried if not each.is_baseline]
+    assert {length for each in drawn for length in each.losses or {}} == {4, 8}
+    ((label, best),) = result.finalists.items()
+    assert best.loss(8) == min(each.loss(8) for each in drawn) < math.inf
+    for generation in (drawn[:3], drawn[3:]):
+        short = sorted(each.loss(4) for each in generation if each.reason is None)
+        gone_on = [each.loss(4) for each in generation if each.loss(8) < math.inf]
+        assert sorted(gone_on) == short[: len(gone_on)]
+    outcomes = {outcome.trial.activation.label: outcome for outcome in result.outcomes}
+    lead = next(each for each in luck_of(result) if each.label == label)
+    relu = next(each for each in result.tried if each.candidate.formula == "relu")
+    assert lead.search == pytest.approx(relu.loss(8) - best.loss(8))
+    for part in ("validation", "test"):
+        mine, base = (torch.tensor(getattr(outcomes[name], part)["loss"]).mean().item() for name in (label, "relu"))
+        assert (lead.fresh if part == "validation" else lead.test) == pytest.approx(base - mine, abs=1e-6)
+    page = write_page(result, result.folder, command="softknee search characters").read_text()
+    summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
+    lowest = min(summary.judged, key=lambda row: row.scores["loss"].value)
+    assert pareto(summary) == [lowest]
+    row = next(line for line in page.splitlines() if line.startswith(f"| {lowest.label} ") and "yes" in line)
+    assert f"{lowest.scores['loss'].value:.4g}" in row
+
+
+def test_a_language_model_is_searched_with_a_text_kept_apart(text: Path) -> None:
+    with pytest.raises(RecipeError, match="keep one apart"):
+        search(read_recipe(LANGUAGE.replace(", validation: 0.2", "")), out=text / "out", base=text)
+
+
 RECORDS, GUIDE = (
     Path(__file__).parents[1] / place for place in ("benchmarks/records/search-digits", "docs/guides/search.md")
 )
 
 
 def test_the_guide_says_what_the_records_say() -> None:
-    from softknee.lab.report import summarise
     from softknee.lab.searching import luck_table
 
     text, result = GUIDE.read_text(encoding="utf-8"), read_search(RECORDS)

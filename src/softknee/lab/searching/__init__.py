@@ -10,4 +10,13 @@ page.py     what came of it
 from .page import headline, luck_table, write_page
 from .search import SearchResult, holds_search, read_engine, read_search, search
 
-__all__ = ["SearchResult", "headline", "holds_search", "luck_table", "read_engine", "read_search", "search", "write_page"]
+__all__ = [
+    "SearchResult",
+    "headline",
+    "holds_search",
+    "luck_table",
+    "read_engine",
+    "read_search",
+    "search",
+    "write_page",
+]

@@ -54,7 +54,7 @@ class Luck:
 def luck_of(result: SearchResult) -> list[Luck]:
     """The leads over the baseline of the recipe, in the search and afterwards, of the finalists and other baselines."""
     assert result.recipe.search is not None
-    longest = result.recipe.search.epochs(result.recipe.training.epochs)[-1]
+    longest = result.recipe.search.lengths(result.recipe.length)[-1]
     searched = {each.candidate.formula: each.loss(longest) for each in result.tried if each.is_baseline}
     searched |= {label: each.loss(longest) for label, each in result.finalists.items()}
     outcomes = {outcome.trial.activation.label: outcome for outcome in result.outcomes if outcome.trial.kind == "train"}
@@ -70,7 +70,7 @@ def luck_of(result: SearchResult) -> list[Luck]:
 def _loss(outcome: Outcome, part: str) -> float:
     """The mean loss over the seeds; infinite where one diverged."""
     scores: Mapping[str, Sequence[float | None]] = getattr(outcome, part)
-    each = scores.get("log_loss", scores.get("mse", ()))
+    each = next((scores[name] for name in ("log_loss", "mse", "loss") if name in scores), ())
     finite = [loss for loss in each if loss is not None]
     return statistics.fmean(finite) if finite and len(finite) == len(each) else math.inf
 
@@ -196,6 +196,7 @@ def _percent(share: float) -> str:
 def _front_table(summary: Summary) -> Table:
     front = pareto(summary)
     measures = [measure for measure in (summary.metric, summary.spread) if measure is not None]
+    timed = any(row.cost is not None for row in summary.judged)
     rows = []
     for row in summary.judged:
         results = [row.result(measure) for measure in measures]
@@ -203,11 +204,11 @@ def _front_table(summary: Summary) -> Table:
             "–" if result is None else f"{measure.scale * result.value:.4g}"
             for measure, result in zip(measures, results, strict=True)
         ]
-        cost = "–" if row.cost is None else f"{row.cost.train_ratio.value:.2f}"
-        rows.append([row.label, *cells, cost, "yes" if row in front else ""])
+        costs = ["–" if row.cost is None else f"{row.cost.train_ratio.value:.2f}"] if timed else []
+        rows.append([row.label, *cells, *costs, "yes" if row in front else ""])
     heads = [f"{measure.title}{f', {measure.unit}' if measure.unit else ''}" for measure in measures]
     return Table(
-        head=["", *heads, f"training step / {summary.recipe.cost_baseline}", "on the front"],
+        head=["", *heads, *([f"training step / {summary.recipe.cost_baseline}"] if timed else []), "on the front"],
         rows=rows,
         caption="Means over the seeds on the test data. On the Pareto front stands what no other beats in all of them; "
         "means that are not told apart can stand on it by chance.",
@@ -242,7 +243,7 @@ def _shorter(decimal: str) -> str:
 
 def _tried_table(result: SearchResult) -> Table:
     assert result.recipe.search is not None
-    longest = result.recipe.search.epochs(result.recipe.training.epochs)[-1]
+    longest = result.recipe.search.lengths(result.recipe.length)[-1]
     by_form: dict[str, list[Tried]] = {}
     for each in result.tried:
         by_form.setdefault(each.candidate.form, []).append(each)

@@ -24,10 +24,12 @@ from ..studies.building import model_maker
 from ..studies.engine import RayEngine, pack_examples, unpack_examples
 from ..studies.examples import Examples
 from ..studies.reading import read_recipe, to_yaml
-from ..studies.recipe import FIRST_SEARCH_SEED, Recipe, Search, Seeds
-from ..studies.running.run import training_inputs
+from ..studies.recipe import Recipe, Search
+from ..studies.running.run import run_trial, training_inputs
 from ..studies.running.training import finite_rows, fit_settings, judge, products_of
+from ..studies.texts import Texts
 from ..studies.trial import Chosen, Trial
+from ..studies.trials import search_trial
 from .proving import Examined, examine
 
 Losses = tuple[float | None, ...]  # of each seed; None where it diverged
@@ -39,12 +41,12 @@ class Job:
 
     chosen: the first of them, as a trial has it.
     values: the numbers of each.
-    epochs: how long they are trained; 0 proves them.
+    length: how long they are trained, in epochs or steps; 0 proves them.
     """
 
     chosen: Chosen
     values: tuple[Mapping[str, float], ...]
-    epochs: int = 0
+    length: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class JobContext:
     """What all jobs of a search share."""
 
     recipe: Recipe
-    examples: Examples
+    examples: Examples | Texts
 
     @property
     def search(self) -> Search:
@@ -64,13 +66,11 @@ class JobContext:
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any]) -> JobContext:
-        examples = unpack_examples(packed["examples"])
-        assert isinstance(examples, Examples)
-        return cls(read_recipe(packed["recipe"]), examples)
+        return cls(read_recipe(packed["recipe"]), unpack_examples(packed["examples"]))
 
     def do(self, job: Job) -> list[Any]:
         """For each candidate of the job what was proved (`Examined`), or its losses."""
-        return self.train(job) if job.epochs else self.prove(job)
+        return self.train(job) if job.length else self.prove(job)
 
     def prove(self, job: Job) -> list[Examined]:
         search = self.search
@@ -78,19 +78,8 @@ class JobContext:
 
     def train(self, job: Job) -> list[Losses | str]:
         """The validation losses of each candidate; a sentence where the model cannot be trained with it."""
-        recipe, examples, count = self.recipe, self.examples, self.search.seeds
-        trial = Trial(
-            kind="tune",
-            activations=(job.chosen,),
-            data=recipe.data,
-            fingerprint=examples.fingerprint,
-            model=recipe.model,
-            training=replace(recipe.training, epochs=job.epochs),
-            seeds=Seeds(count=count, first=FIRST_SEARCH_SEED),
-            init=recipe.init,
-            augment=recipe.augment,
-            device=recipe.device,
-        )
+        recipe = self.recipe.with_length(job.length)
+        trial = search_trial(recipe, self.examples, job.chosen, seeds=self.search.seeds)
         try:
             return self._train(trial, job.values)
         except SoftkneeError as error:
@@ -104,7 +93,10 @@ class JobContext:
         return [losses for values in halves for losses in self.train(replace(job, values=values))]
 
     def _train(self, trial: Trial, values: Sequence[Mapping[str, float]]) -> list[Losses]:
-        recipe, examples, count, epochs = self.recipe, self.examples, trial.seeds.count, trial.training.epochs
+        recipe, examples, count = self.recipe, self.examples, trial.seeds.count
+        if isinstance(examples, Texts):
+            assert len(values) == 1, "a language model is trained alone"
+            return [run_trial(trial, examples=examples).outcome.validation["loss"]]
         maker = model_maker(recipe.model, trial.activation, examples, init=recipe.init, loss=trial.training.loss)
         # The same seeds for every candidate: they differ in the function alone.
         replicas = Replicas(
@@ -117,7 +109,7 @@ class JobContext:
         inputs, augment = training_inputs(trial, examples)
         settings = fit_settings(trial.training, task=examples.task, gradients=False)
         with products_of(trial.training):
-            replicas.fit(inputs, examples.train_y, epochs=epochs, augment=augment, **settings)
+            replicas.fit(inputs, examples.train_y, epochs=trial.training.epochs, augment=augment, **settings)
         outputs = replicas.predict(examples.validation_x)
         rows = finite_rows(outputs).nonzero().flatten().tolist()
         scores = judge(outputs, examples.validation_y, task=examples.task, rows=rows)
@@ -145,7 +137,7 @@ class Pool:
         """Each job with its results, as they come."""
         pending = {}
         for job in jobs:
-            pool = self._trainers if job.epochs else self._provers
+            pool = self._trainers if job.length else self._provers
             if pool is None:
                 yield job, self.shared.do(job)
             else:
@@ -170,7 +162,7 @@ class RayPool:
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Any]]]:
         pending = {}
         for job in jobs:
-            gpus = int(bool(job.epochs) and self.shared.recipe.device.startswith("cuda"))
+            gpus = int(bool(job.length) and self.shared.recipe.device.startswith("cuda"))
             pending[self._ray.remote(num_cpus=1, num_gpus=gpus)(_do_packed).remote(self._packed, job)] = job
         while pending:
             (ready,), _ = self._ray.wait(list(pending), num_returns=1)
