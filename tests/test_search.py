@@ -30,7 +30,7 @@ from softknee.lab.searching.grammar import Candidate, draw  # noqa: E402
 from softknee.lab.searching.page import luck_of, pareto  # noqa: E402
 from softknee.lab.searching.proving import UNPROVED, cost_class, examine  # noqa: E402
 from softknee.lab.searching.search import STORAGE, judgement_recipe, open_study  # noqa: E402
-from softknee.lab.searching.workers import Job, JobContext  # noqa: E402
+from softknee.lab.searching.workers import Job, JobContext, pre_activations  # noqa: E402
 from softknee.lab.studies.examples import recipe_examples  # noqa: E402
 from softknee.lab.studies.runner import study_examples  # noqa: E402
 from softknee.lab.studies.running import run_trial  # noqa: E402
@@ -396,6 +396,37 @@ def test_a_function_at_its_defaults_is_a_program_of_its_own(tmp_path: Path) -> N
         formulas.setdefault(each.candidate.formula, set()).add(tuple(each.candidate.values))
     assert any(len(kinds) > 1 for kinds in formulas.values())
     assert not [each.reason for each in result.tried if each.reason and each.reason.startswith("not trained")]
+
+
+def test_the_density_of_the_data_is_that_of_the_pre_activations(tmp_path: Path) -> None:
+    changes = ["search.forms=[eafo]", "search.densities=[data]", "search.hard=[relu]", "search.candidates=3"]
+    recipe = read_recipe(RECIPE, settings=changes)
+    result = search(recipe, out=tmp_path, processes=1)
+    density = json.loads((tmp_path / "density.json").read_text())["density"]
+    name, _, numbers = density.partition("(mean=")
+    mean, scale = (float(number) for number in numbers.rstrip(")").split(", scale="))
+    assert name in ("normal", "laplace", "logistic")
+    assert {each.candidate.formula for each in result.tried if not each.is_baseline} == {
+        f"eafo(relu, density={density})"
+    }
+    shared = JobContext(recipe, recipe_examples(recipe))
+    assert shared.density() == density
+    model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
+    x = torch.randn(400, 5) + 3
+    torch.testing.assert_close(pre_activations(model, x).sort().values, x.flatten().double().sort().values)
+    assert abs(mean) < 3
+    assert 0.1 < scale < 10
+
+
+def test_joins_and_gates_can_have_relu_as_their_limit() -> None:
+    asked = Constraints(limit="relu")
+    texts = {each.text for form in ("join", "gate") for each in some(form, 30)}
+    reasons = {text: examine(text, asked, seconds=10)[0].reason for text in texts}
+    proved = {text for text, reason in reasons.items() if reason is None}
+    assert {
+        text for text in texts if "join(0" in text or "normal_cdf" in text or "let(with_limit(x * sigmoid" in text
+    } <= proved
+    assert not any("* x, x" in text for text in proved)  # a line on the left is no ReLU in any limit
 
 
 LANGUAGE = """

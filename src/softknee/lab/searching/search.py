@@ -1,6 +1,7 @@
 """search: candidates are drawn, proved, trained and halved; the best are judged beside the baselines as a study.
 
     NAME/search.json                the recipe, and the fingerprint of the examples
+    NAME/density.json               the density of the pre-activations, where EAFO's corrections are to have it
     NAME/generations/0007.json      a record: every candidate of a generation with its certificate and losses
     NAME/optuna.log                 the storage of the sampler
     NAME/judgement/                 an ordinary study of the finalists and the baselines
@@ -12,6 +13,7 @@ short is given up, and drawn again.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -38,6 +40,7 @@ from .proving import Examined
 from .workers import Job, JobContext, Losses, Pool, RayPool
 
 KIND, SEARCH, GENERATIONS, STORAGE, JUDGEMENT = "search", "search.json", "generations", "optuna.log", "judgement"
+DENSITY = "density.json"
 MOST_AT_ONCE = 32  # candidates of one program: what they take of the memory is bounded
 MOST_PROVED = 8  # of one process in a row, so that none has to wait for the last
 STARTUP = 100  # candidates that are drawn at random before the sampler begins to learn
@@ -241,6 +244,8 @@ def _refuse(recipe: Recipe) -> None:
         )
     if recipe.task is not None and not recipe.task.validation:
         raise RecipeError("Candidates compete on a text of their own: keep one apart with 'task.validation: 0.1'.")
+    if recipe.task is not None and "data" in recipe.search.densities:
+        raise RecipeError("search.densities 'data' looks into classifiers and regressions: leave it out here.")
     if recipe.training.engine == "loop" or recipe.init == "matched":
         raise RecipeError(
             "A search trains many functions as one program: it needs training.engine 'replicas' or 'compiled', and "
@@ -296,16 +301,19 @@ class _Search:
         self._most_at_once = 1 if isinstance(recipe.task, Language) else MOST_AT_ONCE
         self.unit = "step" if isinstance(recipe.task, Language) else "epoch"
         self.tried, self.seconds = _read_generations(folder)
+        self.density = ""
 
     def run(self) -> tuple[list[Tried], float]:
         if not self.tried:
             self.report("training the baselines")
             self._keep(0, self._baselines)
+        if "data" in self.options.densities:
+            self.density = self._density()
         while (done := sum(not each.is_baseline for each in self.tried)) < self.options.candidates:
             number = 1 + math.ceil(done / self.options.generation)
             study = open_study(self.folder, self.options, generation=number, tried=self.tried, lengths=self.lengths)
             trials = [study.ask() for _ in range(min(self.options.generation, self.options.candidates - done))]
-            drawn = {trial.number: draw(trial, self.options) for trial in trials}
+            drawn = {trial.number: draw(trial, self.options, density=self.density) for trial in trials}
             head = f"candidates {done + 1} to {done + len(drawn)} of {self.options.candidates}"
             new = self._keep(number, lambda drawn=drawn, head=head: self._generation(drawn, head))
             for trial, each in zip(trials, new, strict=True):
@@ -331,6 +339,15 @@ class _Search:
         self.tried += new
         self.seconds += seconds
         return new
+
+    def _density(self) -> str:
+        """What "data" stands for; kept, since another machine could round it otherwise."""
+        content = self.folder.read(DENSITY)
+        if content is None:
+            self.report("looking at the pre-activations of the baseline")
+            content = json.dumps({"density": self.pool.shared.density()}).encode()
+            self.folder.write(DENSITY, content, what="density of the data")
+        return json.loads(content)["density"]
 
     def _baselines(self) -> list[Tried]:
         longest = self.lengths[-1]

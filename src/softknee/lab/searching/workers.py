@@ -16,9 +16,12 @@ from multiprocessing.connection import wait
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-from ...errors import SoftkneeError
+from ...design.entropic.densities import nearest_named
+from ...errors import RecipeError, SoftkneeError
 from ...measure.record import without_paths
+from ...surgery import sites
 from ...train import Replicas
 from ..studies.building import model_maker
 from ..studies.engine import RayEngine, pack_examples, unpack_examples
@@ -29,7 +32,7 @@ from ..studies.running.run import run_trial, training_inputs
 from ..studies.running.training import finite_rows, fit_settings, judge, products_of
 from ..studies.texts import Texts
 from ..studies.trial import Chosen, Trial
-from ..studies.trials import search_trial
+from ..studies.trials import every_chosen, search_trial
 from .proving import Examined, examine
 
 Losses = tuple[float | None, ...]  # of each seed; None where it diverged
@@ -92,11 +95,27 @@ class JobContext:
         halves = job.values[:middle], job.values[middle:]
         return [losses for values in halves for losses in self.train(replace(job, values=values))]
 
+    def density(self) -> str:
+        """The named density that lies nearest to the pre-activations of the baseline after the shortest training."""
+        recipe, examples = self.recipe.with_length(self.search.lengths(self.recipe.length)[0]), self.examples
+        assert isinstance(examples, Examples)
+        chosen = next(each for each in every_chosen(recipe) if each.label == recipe.baseline)
+        model = self._trained(search_trial(recipe, examples, chosen, seeds=1), examples, [{}]).model(0)
+        return nearest_named(pre_activations(model, examples.train_x[:_WATCHED].to(recipe.device))).name
+
     def _train(self, trial: Trial, values: Sequence[Mapping[str, float]]) -> list[Losses]:
-        recipe, examples, count = self.recipe, self.examples, trial.seeds.count
+        examples, count = self.examples, trial.seeds.count
         if isinstance(examples, Texts):
             assert len(values) == 1, "a language model is trained alone"
             return [run_trial(trial, examples=examples).outcome.validation["loss"]]
+        outputs = self._trained(trial, examples, values).predict(examples.validation_x)
+        rows = finite_rows(outputs).nonzero().flatten().tolist()
+        scores = judge(outputs, examples.validation_y, task=examples.task, rows=rows)
+        losses = scores["mse" if examples.task == "regression" else "log_loss"]
+        return [losses[first : first + count] for first in range(0, len(losses), count)]
+
+    def _trained(self, trial: Trial, examples: Examples, values: Sequence[Mapping[str, float]]) -> Replicas:
+        recipe, count = self.recipe, trial.seeds.count
         maker = model_maker(recipe.model, trial.activation, examples, init=recipe.init, loss=trial.training.loss)
         # The same seeds for every candidate: they differ in the function alone.
         replicas = Replicas(
@@ -110,11 +129,29 @@ class JobContext:
         settings = fit_settings(trial.training, task=examples.task, gradients=False)
         with products_of(trial.training):
             replicas.fit(inputs, examples.train_y, epochs=trial.training.epochs, augment=augment, **settings)
-        outputs = replicas.predict(examples.validation_x)
-        rows = finite_rows(outputs).nonzero().flatten().tolist()
-        scores = judge(outputs, examples.validation_y, task=examples.task, rows=rows)
-        losses = scores["mse" if examples.task == "regression" else "log_loss"]
-        return [losses[first : first + count] for first in range(0, len(losses), count)]
+        return replicas
+
+
+@torch.no_grad()
+def pre_activations(model: nn.Module, x: Tensor) -> Tensor:
+    """What the activation modules of a model are given, all together; some of it where it is very much."""
+    seen: list[Tensor] = []
+    modules = {id(each): each for site in sites(model) if isinstance(each := site.place.old, nn.Module)}
+    hooks = [
+        each.register_forward_pre_hook(lambda _, given: seen.append(given[0].flatten())) for each in modules.values()
+    ]
+    try:
+        model.eval()(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not seen:
+        raise RecipeError("search.densities 'data' needs activations that are modules, and the model has none.")
+    every = torch.cat(seen).double().cpu()
+    return every[torch.randperm(len(every), generator=torch.Generator().manual_seed(0))[:_SAMPLES]]
+
+
+_WATCHED, _SAMPLES = 512, 100_000  # examples, and numbers of them
 
 
 FEEDERS = 4  # processes that train on one GPU: what they do before the first step takes a processor, and no GPU

@@ -685,7 +685,9 @@ class Search(Section, where="search"):
         gate      x G(b x + c)                            of `gates`
         sum       a f(x) + (1 - a) g(x)                   of `functions`
         product   f(x) G(b x)                             of `functions` and `gates`
-        eafo      f(x) + eps c(x)                         EAFO's correction of `hard` for one of `densities`
+        eafo      f(x) + eps c(x)                         EAFO's correction of `hard` for one of `densities`; "data" is
+                                                          the named one that lies nearest to the pre-activations of the
+                                                          baseline after the shortest training
 
     candidates:  how many are drawn.
     constraints: what is proved of each before it is trained; what is not proved in `seconds` is dropped.
@@ -707,7 +709,7 @@ class Search(Section, where="search"):
     gates: tuple[Literal["sigmoid", "normal", "algebraic", "arctan", "hard"], ...] = (
         *("sigmoid", "normal", "algebraic", "arctan", "hard"),
     )
-    densities: tuple[Literal["normal", "laplace", "logistic"], ...] = ("normal", "laplace", "logistic")
+    densities: tuple[Literal["normal", "laplace", "logistic", "data"], ...] = ("normal", "laplace", "logistic")
     constraints: Constraints = field(default_factory=Constraints)
     seconds: Positive = 1.0
     learn: bool = False
