@@ -1,4 +1,4 @@
-"""with_limit: what algebra shows to be homogeneous has its limit at every scale, can be hardened, and is refused else."""
+"""with_limit: what algebra shows to be homogeneous has its limit at every scale and can be hardened."""
 
 import math
 
@@ -75,7 +75,7 @@ def test_what_has_another_limit_is_refused(text: str, words: str) -> None:
 def test_of_a_definition() -> None:
     own = sk.design.definition("softplus(b * x) / b", params={"b": 1.0})
     assert sk.design.with_limit(own, knob="b").limit == "relu"
-    with pytest.raises(DefinitionError, match="derivative|formula in x"):
+    with pytest.raises(DefinitionError, match="formula in x"):
         sk.design.with_limit(own.derivative(1), knob="b")
     with pytest.raises(ParameterError, match="at least one"):
         sk.design.with_limit(own, knob=())

@@ -420,7 +420,7 @@ def test_the_density_of_the_data_is_that_of_the_pre_activations(tmp_path: Path) 
 
 def test_joins_and_gates_can_have_relu_as_their_limit() -> None:
     asked = Constraints(limit="relu")
-    texts = {each.text for form in ("join", "gate") for each in some(form, 30)}
+    texts = {each.text for form in ("join", "gate") for each in some(form, 9)}
     reasons = {text: examine(text, asked, seconds=10)[0].reason for text in texts}
     proved = {text for text, reason in reasons.items() if reason is None}
     assert {

@@ -57,7 +57,7 @@ def with_limit(f: str | Activation, limit: str = "relu", *, knob: str | Sequence
     if toward is None:
         raise DefinitionError(
             f"with_limit: {act.name} is not shown to be the same function of x times (or over) {' and '.join(knobs)} "
-            f"at every scale, so that nothing is known of its limit. Write it in {knobs[0]} * x, or leave the limit out."
+            f"at every scale, so that its limit is not known. Write it in {knobs[0]} * x, or leave the limit out."
         )
     _refuse_other_slopes(act, limit)
     written = knobs[0] if len(knobs) == 1 else f"({', '.join(knobs)})"
