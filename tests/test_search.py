@@ -506,15 +506,15 @@ def test_a_language_model_is_searched_with_a_text_kept_apart(text: Path) -> None
         search(read_recipe(LANGUAGE.replace(", validation: 0.2", "")), out=text / "out", base=text)
 
 
-RECORDS, GUIDE = (
-    Path(__file__).parents[1] / place for place in ("benchmarks/records/search-digits", "docs/guides/search.md")
+RECORDS, FOUND = (
+    Path(__file__).parents[1] / place for place in ("benchmarks/records/search-digits", "docs/searches.md")
 )
 
 
-def test_the_guide_says_what_the_records_say() -> None:
+def test_the_page_says_what_the_records_say() -> None:
     from softknee.lab.searching import luck_table
 
-    text, result = GUIDE.read_text(encoding="utf-8"), read_search(RECORDS)
+    text, result = FOUND.read_text(encoding="utf-8"), read_search(RECORDS)
     for line in luck_table(result).markdown().splitlines()[2:]:
         assert line in text
     rows = {
@@ -536,3 +536,12 @@ def test_the_guide_says_what_the_records_say() -> None:
     assert unproved + above == len(reasons)
     for number in (proved, unproved, above):
         assert re.search(rf"\b{number}\b", text)
+
+
+def test_the_tables_of_the_page_are_those_of_the_records() -> None:
+    """After a change of records: `python tests/search_page.py`."""
+    from search_page import PAGE, every_search, names, with_tables
+
+    page = PAGE.read_text(encoding="utf-8")
+    assert names(page) == ["all", *every_search()]
+    assert with_tables(page) == page

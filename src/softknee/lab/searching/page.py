@@ -20,7 +20,7 @@ from .. import gallery
 from ..chart import Chart, by_name, lines_legend, marks, number, rule_at, svg_of
 from ..report import summarise
 from ..report.drawing import Figure, looks, on_paper, plane
-from ..report.summary import Row, Summary, counted, duration
+from ..report.summary import Row, Summary, counted, duration, fixed, interval_words, place_of
 from ..studies.reporting import write_report_into
 from ..studies.store import Folder, RunStore
 from ..studies.trials import Outcome
@@ -187,6 +187,68 @@ def luck_table(result: SearchResult) -> Table:
         caption=f"Lead over {base} in loss: in the search, with fresh seeds on the same validation data, and on the "
         "test data. Luck is the share of the first that the second lacks.",
     )
+
+
+def judged_table(result: SearchResult) -> Table:
+    """The finalists and the baselines on the test data: the difference to the baseline of the recipe, what of the lead
+    in the search was luck, and what a training step costs."""
+    summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
+    metric, luck = summary.metric, {lead.label: lead for lead in luck_of(result)}
+    verdicts = {row.label: row.verdicts[metric.name] for row in summary.judged if metric.name in row.verdicts}
+    reaches = [wide for each in verdicts.values() if each.comparison.interval for wide in each.comparison.interval]
+    places = place_of(metric.scale * max(map(abs, reaches), default=1.0), digits=3)
+    timed = any(row.cost is not None for row in summary.judged)
+    rows = []
+    for row in summary.judged:
+        score, verdict = row.result(metric), verdicts.get(row.label)
+        compared = ["", "", ""]
+        if verdict is not None:
+            comparison = verdict.comparison
+            difference = fixed(metric.scale * comparison.difference, places, signed=True)
+            compared = [difference, interval_words(comparison.interval, places, scale=metric.scale), verdict.words]
+        lucky = _percent(luck[row.label].share) if row.label in luck else ""
+        costs = ["–" if row.cost is None else f"{row.cost.train_ratio.value:.2f}"] if timed else []
+        tried = result.finalists.get(row.label)
+        text = row.label if tried is None else f"{row.label}: `{tried.candidate.text}`"
+        shown = "–" if score is None else fixed(metric.scale * score.value, places)
+        rows.append([text, shown, *compared, lucky, *costs])
+    unit = f", {metric.unit}" if metric.unit else ""
+    step = [f"step / {summary.recipe.cost_baseline}"] if timed else []
+    base = result.recipe.baseline
+    return Table(
+        head=["", f"{metric.title}{unit}", f"less {base}'s", "95 % interval", "verdict", "luck", *step],
+        rows=rows,
+        align="lrrrlr" + "r" * timed,
+        markup=True,
+        caption=f"Means of {counted(result.recipe.seeds.count, 'fresh seed')} on the test data. Luck is the share of the "
+        f"lead over {base} in validation loss that the same data did not confirm with fresh seeds.",
+    )
+
+
+def overview_table(results: Mapping[str, SearchResult]) -> Table:
+    """Several searches, a row each: what was drawn, proved and dropped, how long it took, and what is recommended."""
+    rows = []
+    for name, result in results.items():
+        summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
+        reasons = [each.reason for each in result.tried if each.reason is not None]
+        drawn = sum(not each.is_baseline for each in result.tried)
+        unproved = sum(reason.startswith(UNPROVED) for reason in reasons)
+        better = [row.label for row in summary.judged if _is_better(row, summary) and row.label in result.finalists]
+        rows.append(
+            [name, drawn, drawn - len(reasons), len(reasons) - unproved, unproved, duration(result.seconds)]
+            + [f"{len(better)} of {len(result.finalists)}"]
+        )
+    return Table(
+        head=["search", "drawn", "trained", "refuted", "not proved in time", "took", "finalists shown to be better"],
+        rows=rows,
+        caption="Better than the baseline of the recipe on the test data with fresh seeds, by a paired test with Holm's "
+        "correction.",
+    )
+
+
+def _is_better(row: Row, summary: Summary) -> bool:
+    verdict = row.verdicts.get(summary.metric.name)
+    return verdict is not None and verdict.words.endswith("better")
 
 
 def _percent(share: float) -> str:

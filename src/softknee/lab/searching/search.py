@@ -210,13 +210,14 @@ def read_search(place: str | os.PathLike[str]) -> SearchResult:
 
 
 def choose_finalists(recipe: Recipe, tried: Sequence[Tried]) -> dict[str, Tried]:
-    """The best candidate of each formula, the best first; as many as the recipe asks for."""
+    """The best candidate of each formula, the best first; as many as the recipe asks for. No baseline is one again."""
     assert recipe.search is not None
+    baselines = {chosen.name for chosen in every_chosen(recipe) if not chosen.values and not chosen.learn}
     longest = recipe.search.lengths(recipe.length)[-1]
     ordered = sorted((each for each in tried if not each.is_baseline), key=lambda each: each.loss(longest))
     best: dict[str, Tried] = {}
     for each in ordered:
-        if each.loss(longest) < math.inf:
+        if each.loss(longest) < math.inf and each.candidate.text not in baselines:
             best.setdefault(each.candidate.formula, each)
     chosen = list(best.values())[: recipe.search.finalists]
     return {f"{each.candidate.form} {each.number}": each for each in chosen}
