@@ -41,7 +41,7 @@ def with_limit(f: str | Activation, limit: str = "relu", *, knob: str | Sequence
     >>> hard.limit, hard.toward, hard.recipe
     ('relu', inf, 'with_limit(x * sigmoid(b * x + c), relu, knob=b)')
     >>> at_1, at_10 = (sk.design.certify(hard, b=b).distance.upper for b in (1, 10))
-    >>> round(at_1 / at_10, 9)
+    >>> round(float(at_1 / at_10), 9)
     10.0
     """
     act = definition_of(f, needed_by="with_limit")

@@ -378,7 +378,8 @@ def nearest_named(values: Tensor | Sequence[float], *, digits: int = 3) -> Densi
 
     >>> import torch
     >>> from softknee.design.entropic.densities import nearest_named
-    >>> print(nearest_named(2 * torch.randn(100_000, generator=torch.Generator().manual_seed(0)) + 1))
+    >>> evenly = (torch.arange(10_000, dtype=torch.float64) + 0.5) / 10_000
+    >>> print(nearest_named(2 * torch.special.ndtri(evenly) + 1))
     normal(mean=1, scale=2)
     """
     samples = sorted_samples(values, "A density")
