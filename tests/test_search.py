@@ -446,6 +446,7 @@ search:
   finalists: 1
   forms: [function, gate]
   functions: [leaky_relu, swish]
+  gates: [sigmoid, hard]
   constraints: {lipschitz: 1.5}
   seconds: 20
 """

@@ -60,11 +60,11 @@ def with_limit(f: str | Activation, limit: str = "relu", *, knob: str | Sequence
             f"at every scale, so that its limit is not known. Write it in {knobs[0]} * x, or leave the limit out."
         )
     _refuse_other_slopes(act, limit)
-    written = knobs[0] if len(knobs) == 1 else f"({', '.join(knobs)})"
+    first, *others = knobs
+    written = f"({', '.join(knobs)})" if others else first
     recipe = f"with_limit({act.recipe}, {limit}, knob={written})" if act.recipe else ""
-    return act.with_(
-        knob=knobs if len(knobs) > 1 else knobs[0], toward=toward, limit=limit, limit_params={}, recipe=recipe
-    )
+    own = knobs if others else first
+    return act.with_(knob=own, toward=toward, limit=limit, limit_params={}, recipe=recipe)
 
 
 def _is_homogeneous(formula: Expr, knobs: Sequence[Symbol], toward: float) -> bool:

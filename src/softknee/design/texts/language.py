@@ -352,14 +352,10 @@ class Call:
         word = self.word_of(node.func, name)
         _check_density(word)
         takes = inspect.signature(NAMED[word]).parameters
-        numbers = {}
-        for keyword in node.keywords:
-            if node.args or keyword.arg not in takes or keyword.arg in numbers:
-                break
-            numbers[keyword.arg] = self._number(keyword.value, keyword.arg)
-        if node.args or len(numbers) < len(node.keywords):
+        given = {keyword.arg or "": keyword.value for keyword in node.keywords}
+        if node.args or len(given) < len(node.keywords) or not given.keys() <= takes.keys():
             raise FormulaError(f"The density {word} takes {' and '.join(takes)}, by name and each once.")
-        return NAMED[word](**numbers)
+        return NAMED[word](**{key: self._number(value, key) for key, value in given.items()})
 
     def _number(self, node: ast.AST, name: str) -> float:
         value = self.language.expression(node, self.depth)

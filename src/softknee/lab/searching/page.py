@@ -220,8 +220,8 @@ def judged_table(result: SearchResult) -> Table:
         rows=rows,
         align="lrrrlr" + "r" * timed,
         markup=True,
-        caption=f"Means of {counted(result.recipe.seeds.count, 'fresh seed')} on the test data. Luck is the share of the "
-        f"lead over {base} in validation loss that the same data did not confirm with fresh seeds.",
+        caption=f"Means of {counted(result.recipe.seeds.count, 'fresh seed')} on the test data. Luck is the share of "
+        f"the lead over {base} in validation loss that the same data did not confirm with fresh seeds.",
     )
 
 
@@ -234,15 +234,13 @@ def overview_table(results: Mapping[str, SearchResult]) -> Table:
         drawn = sum(not each.is_baseline for each in result.tried)
         unproved = sum(reason.startswith(UNPROVED) for reason in reasons)
         better = [row.label for row in summary.judged if _is_better(row, summary) and row.label in result.finalists]
-        rows.append(
-            [name, drawn, drawn - len(reasons), len(reasons) - unproved, unproved, duration(result.seconds)]
-            + [f"{len(better)} of {len(result.finalists)}"]
-        )
+        counts = (drawn, drawn - len(reasons), len(reasons) - unproved, unproved)
+        rows.append([name, *counts, duration(result.seconds), f"{len(better)} of {len(result.finalists)}"])
     return Table(
         head=["search", "drawn", "trained", "refuted", "not proved in time", "took", "finalists shown to be better"],
         rows=rows,
-        caption="Better than the baseline of the recipe on the test data with fresh seeds, by a paired test with Holm's "
-        "correction.",
+        caption="Better than the baseline of the recipe on the test data with fresh seeds, by a paired test with "
+        "Holm's correction.",
     )
 
 

@@ -84,7 +84,7 @@ class JobContext:
         recipe = self.recipe.with_length(job.length)
         trial = search_trial(recipe, self.examples, job.chosen, seeds=self.search.seeds)
         try:
-            return self._train(trial, job.values)
+            return [*self._train(trial, job.values)]
         except SoftkneeError as error:
             return [f"not trained: {without_paths(str(error).partition('. ')[0])}"[:200]] * len(job.values)
         except torch.OutOfMemoryError:
