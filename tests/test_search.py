@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,12 +27,12 @@ from softknee.lab.studies.store import StoreError
 optuna = pytest.importorskip("optuna", reason="the extra 'search' brings it")
 pytest.importorskip("flint", reason="the extra 'design' brings it")
 
-from softknee.lab.searching import read_search, search, write_page  # noqa: E402 - they need what is asked for above
+from softknee.lab.searching import read_search, search, workers, write_page  # noqa: E402 - they need what is asked for above
 from softknee.lab.searching.grammar import Candidate, draw  # noqa: E402
 from softknee.lab.searching.page import luck_of, pareto  # noqa: E402
 from softknee.lab.searching.proving import UNPROVED, cost_class, examine  # noqa: E402
 from softknee.lab.searching.search import STORAGE, judgement_recipe, open_study  # noqa: E402
-from softknee.lab.searching.workers import Job, JobContext, pre_activations  # noqa: E402
+from softknee.lab.searching.workers import FEEDERS, Job, JobContext, pre_activations  # noqa: E402
 from softknee.lab.studies.examples import recipe_examples  # noqa: E402
 from softknee.lab.studies.runner import study_examples  # noqa: E402
 from softknee.lab.studies.running import run_trial  # noqa: E402
@@ -156,6 +158,31 @@ def test_what_a_device_has_no_room_for_is_trained_in_parts(monkeypatch: pytest.M
     monkeypatch.setattr(JobContext, "_train", small)
     assert shared.do(job) == [pytest.approx(each, rel=1e-5) for each in together]
     assert sizes == [5, 2, 3, 1, 2]
+
+
+@pytest.mark.parametrize(("device", "trainers"), [("cpu", 6), ("cuda", FEEDERS)])
+def test_few_processes_feed_a_gpu(device: str, trainers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Inline:
+        """A pool that runs a job here, and says how many processes it would have had."""
+
+        def __init__(self, processes: int, *_: object) -> None:
+            self.processes = processes
+
+        def submit(self, _: object, job: Job) -> Future[list[int]]:
+            future: Future[list[int]] = Future()
+            future.set_result([self.processes])
+            return future
+
+        def shutdown(self, **_: object) -> None: ...
+
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", Inline)
+    recipe = read_recipe(RECIPE)
+    shared = JobContext(replace(recipe, device=device), recipe_examples(recipe))
+    chosen = Candidate("function", "relu").chosen(learn=False)
+    pool = workers.Pool(shared, 6)
+    results = {job.length: result for job, result in pool.run([Job(chosen, ({},)), Job(chosen, ({},), 3)])}
+    pool.close()
+    assert results == {0: [6], 3: [trainers]}
 
 
 def test_a_recipe_with_a_search_is_written_and_read_again() -> None:

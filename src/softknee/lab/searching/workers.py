@@ -162,13 +162,13 @@ class Pool:
 
     def __init__(self, shared: JobContext, processes: int) -> None:
         self.shared = shared
-        # A fresh interpreter each: torch's threads and a GPU's state do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        given = {"mp_context": context, "initializer": _begin, "initargs": (shared.pack(),)}
-        self._provers = ProcessPoolExecutor(processes, **given) if processes > 1 else None
-        self._trainers = self._provers
-        if self._provers is not None and shared.recipe.device != "cpu":
-            self._trainers = ProcessPoolExecutor(min(FEEDERS, processes), **given)
+        self._provers = self._trainers = None
+        if processes > 1:
+            # A fresh interpreter each: torch's threads and a GPU's state do not survive a fork.
+            context, packed = multiprocessing.get_context("spawn"), (shared.pack(),)
+            self._provers = self._trainers = ProcessPoolExecutor(processes, context, _begin, packed)
+            if shared.recipe.device != "cpu":
+                self._trainers = ProcessPoolExecutor(min(FEEDERS, processes), context, _begin, packed)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Any]]]:
         """Each job with its results, as they come."""
