@@ -8,8 +8,35 @@ import torch
 import softknee as sk
 from entropic_samples import normal_samples
 from helpers import F64
-from softknee.design.entropic.densities import of_formula, of_samples, read
+from softknee.design.entropic.densities import nearest_named, of_formula, of_samples, read
 from softknee.design.entropic.entropy import mean_of
+
+
+@pytest.mark.parametrize("name", ["normal", "laplace", "logistic"])
+def test_the_nearest_named_density_is_the_one_that_samples_come_from(name: str) -> None:
+    z = torch.linspace(0.5 / 20_000, 1 - 0.5 / 20_000, 20_000, dtype=torch.float64)
+    quantiles = {
+        "normal": torch.special.ndtri(z),
+        "laplace": -torch.sign(z - 0.5) * torch.log1p(-2 * (z - 0.5).abs()),
+        "logistic": torch.logit(z),
+    }
+    near = nearest_named(0.5 * quantiles[name] - 0.25)
+    assert near.name.startswith(name)
+    assert near.fit is not None
+    assert near.fit < 2e-3
+    assert near.centre == pytest.approx(-0.25, abs=1e-3)
+    text = f"eafo(relu, density={near.name})"
+    made, expected = sk.design.definition(text), sk.design.eafo("relu", near).activation
+    assert made.formula == expected.formula
+    assert made.recipe == expected.recipe == text
+
+
+@pytest.mark.parametrize(
+    "density", ["normal(2)", "normal(low=1)", "normal(mean=1, mean=2)", "normal(scale=x)", "no(mean=1)"]
+)
+def test_a_density_in_a_text_has_a_place_and_a_scale(density: str) -> None:
+    with pytest.raises(sk.FormulaError):
+        sk.design.definition(f"eafo(relu, density={density})")
 
 
 def test_entropies_of_the_named_densities():

@@ -18,6 +18,7 @@ from ray_trials import told_trial
 from softknee.errors import MissingToolError
 from softknee.lab.studies.engine import ClusterError, StudyStopped, pack_examples, run_order, unpack_examples
 from softknee.lab.studies.examples import recipe_examples
+from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.runner import run_study
 from softknee.lab.studies.store import RunStore
 from softknee.lab.studies.trials import train_trials
@@ -163,3 +164,41 @@ def test_without_ray_or_cluster_it_says_what_to_do(folder: Path, monkeypatch: py
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(ClusterError, match=r"refused.*Check RAY_ADDRESS"):
         study(folder, "study", engine="ray", resume=True)
+
+
+SEARCH = """
+name: small
+data: {set: digits, limit: 200}
+model: {build: mlp, arguments: {hidden: [8]}}
+activations: [relu]
+training: {epochs: 2, learning_rate: 1e-2, batch: 32}
+seeds: 2
+measures: [prediction_difference]
+cost_baseline: relu
+search:
+  candidates: 6
+  generation: 3
+  rungs: 2
+  keep: 0.5
+  finalists: 1
+  forms: [function, mollify, gate]
+  functions: [leaky_relu, srelu]
+  constraints: {lipschitz: 1.3}
+  seconds: 60
+"""
+
+
+@pytest.mark.slow
+def test_a_search_on_a_cluster_is_that_of_one_machine(cluster: Any, tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="the extra 'search' brings it")
+    pytest.importorskip("flint", reason="the extra 'design' brings it")
+    from softknee.lab.searching import search
+
+    cluster.add_node(num_cpus=1)
+    recipe = read_recipe(SEARCH)
+    there = search(recipe, out=tmp_path / "cluster", engine="ray")
+    here = search(recipe, out=tmp_path / "here", processes=1)
+    assert len(there.tried) == 7
+    assert [each.row() for each in there.tried] == [each.row() for each in here.tried]
+    assert there.finalists.keys() == here.finalists.keys()
+    assert [outcome.test for outcome in there.outcomes] == [outcome.test for outcome in here.outcomes]

@@ -8,13 +8,18 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import softknee as sk
+from language_files import WORDS
 from softknee.errors import ParameterError, RecipeError
+from softknee.lab.data.text import Characters, from_bytes
+from softknee.lab.report import summarise
 from softknee.lab.studies.reading import read_recipe, to_yaml
 from softknee.lab.studies.recipe import FORMS, Constraints, Search
 from softknee.lab.studies.store import StoreError
@@ -22,13 +27,18 @@ from softknee.lab.studies.store import StoreError
 optuna = pytest.importorskip("optuna", reason="the extra 'search' brings it")
 pytest.importorskip("flint", reason="the extra 'design' brings it")
 
-from softknee.lab.searching import read_search, search, write_page  # noqa: E402 - they need what is asked for above
+from softknee.lab.searching import read_search, search, workers, write_page  # noqa: E402 - they need what is asked for above
 from softknee.lab.searching.grammar import Candidate, draw  # noqa: E402
 from softknee.lab.searching.page import luck_of, pareto  # noqa: E402
 from softknee.lab.searching.proving import UNPROVED, cost_class, examine  # noqa: E402
 from softknee.lab.searching.search import STORAGE, judgement_recipe, open_study  # noqa: E402
-from softknee.lab.searching.workers import Job, JobContext  # noqa: E402
+from softknee.lab.searching.workers import FEEDERS, Job, JobContext, pre_activations  # noqa: E402
 from softknee.lab.studies.examples import recipe_examples  # noqa: E402
+from softknee.lab.studies.runner import study_examples  # noqa: E402
+from softknee.lab.studies.running import run_trial  # noqa: E402
+from softknee.lab.studies.texts import Texts  # noqa: E402
+from softknee.lab.studies.trial import Trial  # noqa: E402
+from softknee.lab.studies.trials import search_trial  # noqa: E402
 
 RECIPE = """
 name: small
@@ -130,6 +140,49 @@ def test_candidates_of_one_formula_train_together_as_each_alone() -> None:
     alone = [shared.do(Job(Candidate("function", "swish", each).chosen(learn=False), (each,), 2))[0] for each in values]
     assert together == [pytest.approx(each, rel=1e-5) for each in alone]
     assert len({round(each[0], 6) for each in together}) == 3
+
+
+def test_what_a_device_has_no_room_for_is_trained_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = read_recipe(RECIPE)
+    shared = JobContext(recipe, recipe_examples(recipe))
+    values = tuple({"beta": beta} for beta in (0.3, 0.7, 1.0, 3.0, 5.0))
+    job = Job(Candidate("function", "swish", values[0]).chosen(learn=False), values, 1)
+    together, real, sizes = shared.do(job), JobContext._train, []
+
+    def small(self: JobContext, trial: Trial, values: tuple[dict[str, float], ...]) -> list:
+        sizes.append(len(values))
+        if len(values) > 2:
+            raise torch.OutOfMemoryError("no room")
+        return real(self, trial, values)
+
+    monkeypatch.setattr(JobContext, "_train", small)
+    assert shared.do(job) == [pytest.approx(each, rel=1e-5) for each in together]
+    assert sizes == [5, 2, 3, 1, 2]
+
+
+@pytest.mark.parametrize(("device", "trainers"), [("cpu", 6), ("cuda", FEEDERS)])
+def test_few_processes_feed_a_gpu(device: str, trainers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Inline:
+        """A pool that runs a job here, and says how many processes it would have had."""
+
+        def __init__(self, processes: int, *_: object) -> None:
+            self.processes = processes
+
+        def submit(self, _: object, job: Job) -> Future[list[int]]:
+            future: Future[list[int]] = Future()
+            future.set_result([self.processes])
+            return future
+
+        def shutdown(self, **_: object) -> None: ...
+
+    monkeypatch.setattr(workers, "ProcessPoolExecutor", Inline)
+    recipe = read_recipe(RECIPE)
+    shared = JobContext(replace(recipe, device=device), recipe_examples(recipe))
+    chosen = Candidate("function", "relu").chosen(learn=False)
+    pool = workers.Pool(shared, 6)
+    results = {job.length: result for job, result in pool.run([Job(chosen, ({},)), Job(chosen, ({},), 3)])}
+    pool.close()
+    assert results == {0: [6], 3: [trainers]}
 
 
 def test_a_recipe_with_a_search_is_written_and_read_again() -> None:
@@ -243,8 +296,6 @@ def test_the_page_and_the_files_of_the_finalists(whole: Path) -> None:
 
 
 def test_nothing_on_the_front_is_beaten(whole: Path) -> None:
-    from softknee.lab.report import summarise
-
     result = read_search(whole)
     summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
     front = pareto(summary)
@@ -333,7 +384,7 @@ def test_a_torn_line_of_the_sampler_is_cut_off(whole: Path, tmp_path: Path) -> N
     (tmp_path / STORAGE).write_bytes(content + b'{"op_code": 4, "wor')
     result = read_search(whole)
     assert result.recipe.search is not None
-    study = open_study(Folder(tmp_path), result.recipe.search, generation=9, tried=result.tried, epochs=(2, 4))
+    study = open_study(Folder(tmp_path), result.recipe.search, generation=9, tried=result.tried, lengths=(2, 4))
     assert len(study.trials) == 12
     assert study.best_value == min(each.loss(4) for each in result.tried if not each.is_baseline)
     assert (tmp_path / STORAGE).read_bytes().startswith(content + b"{")
@@ -374,16 +425,124 @@ def test_a_function_at_its_defaults_is_a_program_of_its_own(tmp_path: Path) -> N
     assert not [each.reason for each in result.tried if each.reason and each.reason.startswith("not trained")]
 
 
-RECORDS, GUIDE = (
-    Path(__file__).parents[1] / place for place in ("benchmarks/records/search-digits", "docs/guides/search.md")
+def test_the_density_of_the_data_is_that_of_the_pre_activations(tmp_path: Path) -> None:
+    changes = ["search.forms=[eafo]", "search.densities=[data]", "search.hard=[relu]", "search.candidates=3"]
+    recipe = read_recipe(RECIPE, settings=changes)
+    result = search(recipe, out=tmp_path, processes=1)
+    density = json.loads((tmp_path / "density.json").read_text())["density"]
+    name, _, numbers = density.partition("(mean=")
+    mean, scale = (float(number) for number in numbers.rstrip(")").split(", scale="))
+    assert name in ("normal", "laplace", "logistic")
+    assert {each.candidate.formula for each in result.tried if not each.is_baseline} == {
+        f"eafo(relu, density={density})"
+    }
+    shared = JobContext(recipe, recipe_examples(recipe))
+    assert shared.density() == density
+    model = torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU())
+    x = torch.randn(400, 5) + 3
+    torch.testing.assert_close(pre_activations(model, x).sort().values, x.flatten().double().sort().values)
+    assert abs(mean) < 3
+    assert 0.1 < scale < 10
+
+
+def test_joins_and_gates_can_have_relu_as_their_limit() -> None:
+    asked = Constraints(limit="relu")
+    texts = {each.text for form in ("join", "gate") for each in some(form, 9)}
+    reasons = {text: examine(text, asked, seconds=10)[0].reason for text in texts}
+    proved = {text for text, reason in reasons.items() if reason is None}
+    assert {
+        text for text in texts if "join(0" in text or "normal_cdf" in text or "let(with_limit(x * sigmoid" in text
+    } <= proved
+    assert not any("* x, x" in text for text in proved)  # a line on the left is no ReLU in any limit
+
+
+LANGUAGE = """
+name: characters
+data: {file: text.txt}
+model: {build: gpt2, arguments: {layers: 1, width: 16, heads: 2, dropout: 0.0}}
+activations: [relu, gelu]
+task: {kind: language, context: 12, steps: 8, warmup: 2, recover: 0, validation: 0.2}
+training: {batch: 4, learning_rate: 1e-2}
+seeds: 2
+baseline: relu
+search:
+  candidates: 6
+  generation: 3
+  rungs: 2
+  keep: 0.5
+  finalists: 1
+  forms: [function, gate]
+  functions: [leaky_relu, swish]
+  gates: [sigmoid, hard]
+  constraints: {lipschitz: 1.5}
+  seconds: 20
+"""
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    pytest.importorskip("transformers", reason="the extra 'text' brings it")
+    (tmp_path / "text.txt").write_text("".join(WORDS))
+    return tmp_path
+
+
+def test_candidates_for_a_language_model_compete_on_a_text_of_their_own(text: Path) -> None:
+    recipe = read_recipe(LANGUAGE)
+    texts = study_examples(recipe, data_folder=None, base=text)
+    assert isinstance(texts, Texts)
+    data, whole = texts.content, from_bytes((text / "text.txt").read_bytes())
+    assert isinstance(data, Characters)
+    assert data.held_out is not None
+    assert torch.equal(torch.cat([data.train, data.held_out]), whole.train)
+    assert torch.equal(data.validation, whole.validation)
+    candidate = Candidate("gate", "x * sigmoid(b * x)", {"b": 1.0})
+    trial = search_trial(recipe, texts, candidate.chosen(learn=False), seeds=2)
+    outcome = run_trial(trial, examples=texts).outcome
+    assert outcome.test == {}
+    (losses,) = JobContext(recipe, texts).do(Job(candidate.chosen(learn=False), (candidate.values,), 8))
+    assert losses == outcome.validation["loss"]
+    assert not set(trial.seeds.numbers) & set(recipe.seeds.numbers)
+
+
+def test_the_lowest_loss_of_a_language_model_wins(text: Path) -> None:
+    result = search(read_recipe(LANGUAGE), out=text / "out", base=text, processes=1)
+    drawn = [each for each in result.tried if not each.is_baseline]
+    assert {length for each in drawn for length in each.losses or {}} == {4, 8}
+    ((label, best),) = result.finalists.items()
+    assert best.loss(8) == min(each.loss(8) for each in drawn) < math.inf
+    for generation in (drawn[:3], drawn[3:]):
+        short = sorted(each.loss(4) for each in generation if each.reason is None)
+        gone_on = [each.loss(4) for each in generation if each.loss(8) < math.inf]
+        assert sorted(gone_on) == short[: len(gone_on)]
+    outcomes = {outcome.trial.activation.label: outcome for outcome in result.outcomes}
+    lead = next(each for each in luck_of(result) if each.label == label)
+    relu = next(each for each in result.tried if each.candidate.formula == "relu")
+    assert lead.search == pytest.approx(relu.loss(8) - best.loss(8))
+    for part in ("validation", "test"):
+        mine, base = (torch.tensor(getattr(outcomes[name], part)["loss"]).mean().item() for name in (label, "relu"))
+        assert (lead.fresh if part == "validation" else lead.test) == pytest.approx(base - mine, abs=1e-6)
+    page = write_page(result, result.folder, command="softknee search characters").read_text()
+    summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
+    lowest = min(summary.judged, key=lambda row: row.scores["loss"].value)
+    assert pareto(summary) == [lowest]
+    row = next(line for line in page.splitlines() if line.startswith(f"| {lowest.label} ") and "yes" in line)
+    assert f"{lowest.scores['loss'].value:.4g}" in row
+
+
+def test_a_language_model_is_searched_with_a_text_kept_apart(text: Path) -> None:
+    with pytest.raises(RecipeError, match="keep one apart"):
+        search(read_recipe(LANGUAGE.replace(", validation: 0.2", "")), out=text / "out", base=text)
+
+
+RECORDS, FOUND = (
+    Path(__file__).parents[1] / place for place in ("benchmarks/records/search-digits", "docs/searches.md")
 )
 
 
-def test_the_guide_says_what_the_records_say() -> None:
-    from softknee.lab.report import summarise
+def test_the_page_says_what_the_records_say() -> None:
     from softknee.lab.searching import luck_table
 
-    text, result = GUIDE.read_text(encoding="utf-8"), read_search(RECORDS)
+    text, result = FOUND.read_text(encoding="utf-8"), read_search(RECORDS)
     for line in luck_table(result).markdown().splitlines()[2:]:
         assert line in text
     rows = {
@@ -405,3 +564,12 @@ def test_the_guide_says_what_the_records_say() -> None:
     assert unproved + above == len(reasons)
     for number in (proved, unproved, above):
         assert re.search(rf"\b{number}\b", text)
+
+
+def test_the_tables_of_the_page_are_those_of_the_records() -> None:
+    """After a change of records: `python tests/search_page.py`."""
+    from search_page import PAGE, every_search, names, with_tables
+
+    page = PAGE.read_text(encoding="utf-8")
+    assert names(page) == ["all", *every_search()]
+    assert with_tables(page) == page

@@ -123,7 +123,7 @@ def test_bad_parameters_get_a_sentence(params) -> None:
 PIECES = """x beta e pi 0 1 2 9 0.5 1e9 16 + - * / ** ( ) , ( ) , < > = and not where piecewise max min swish relu
     mollify( join( rescu( eafo( worst( box triangle width= between= (-1,1) smoothness= fixed= True normal
     name= 'knee.json' '__class__' __class__ __import__ lambda : := [ ] { } . ' if else for in @ % // == f' " 1j
-    None await é ｘ smelu gelu(x) sigmoid(x) # ; *x **x"""
+    with_limit( knob= None await é ｘ smelu gelu(x) sigmoid(x) # ; *x **x"""
 WORDS = [*PIECES.split(), "\\", "\t", "\x00"]
 HOSTILE = [
     "__import__('os').system('true')",

@@ -1,12 +1,15 @@
 """`softknee search`: find activations for a recipe's model and data."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .screen import STOPPED, command_line, console_of, print_table, progress_line
 from .study import Name, Settings
+
+if TYPE_CHECKING:
+    from ..lab.searching import SearchResult
 
 
 def search(
@@ -19,6 +22,7 @@ def search(
         int | None, typer.Option(min=1, help="that prove and train here; default one for each processor")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="the folder of the data sets; default $SOFTKNEE_DATA")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="keep the records, and draw no page")] = False,
 ) -> None:
     """Find activations: candidates are proved, trained and halved; the best are judged with fresh seeds.
 
@@ -29,7 +33,8 @@ def search(
     from ..lab.studies.engine import StudyStopped
     from ..lab.studies.reporting import check_tools
 
-    check_tools()
+    if not no_report:
+        check_tools()
     try:
         with progress_line("search:") as report:
             result = searching.search(
@@ -43,13 +48,21 @@ def search(
                 command=command_line(),
                 report=report,
             )
-            page = searching.write_page(result, result.folder, command=command_line())
+            page = None if no_report else searching.write_page(result, result.folder, command=command_line())
     except StudyStopped as stopped:
         typer.echo(str(stopped), err=True)
         raise typer.Exit(128 + stopped.number) from None
     except KeyboardInterrupt:
         typer.echo("Stopped at once; every whole generation is kept. Go on with --resume.", err=True)
         raise typer.Exit(STOPPED) from None
+    print_result(result)
+    made = f"softknee study report {result.folder}"
+    typer.echo(f"The page is {page}." if page is not None else f"The page is made by: {made}")
+
+
+def print_result(result: "SearchResult") -> None:
+    """What a search came to, on the screen."""
+    from ..lab import searching
+
     print_table(searching.luck_table(result))
     console_of().print(searching.headline(result), markup=False)
-    typer.echo(f"The page is {page}.")

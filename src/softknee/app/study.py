@@ -190,10 +190,18 @@ def study_merge(
 def report(
     study: Annotated[str, typer.Argument(help="the study's folder or URL, as --out named it")],
 ) -> None:
-    """Write the report of a study again from its records."""
+    """Write the report of a study, or the page of a search, again from its records."""
+    from ..lab import searching
     from ..lab.studies.reporting import recipe_of, write_report_into
     from ..lab.studies.store import RunStore
+    from .search import print_result
 
+    if searching.holds_search(study):
+        result = searching.read_search(study)
+        page = searching.write_page(result, study, command=command_line())
+        print_result(result)
+        typer.echo(f"The page is {page}.")
+        return
     store = RunStore(study)
     page = write_report_into(store, command=command_line())
     _print_headline(recipe_of(store), store.outcomes(with_files=False))

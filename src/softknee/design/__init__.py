@@ -8,6 +8,7 @@ from .entropic.spline import Spline
 from .fitting import Fitted, TableFit, fit, fit_table, start
 from .gaussian import init_gain
 from .joining import join, rescu
+from .limits import with_limit
 from .proof.certificate import Certificate
 from .proof.certify import certify
 from .smoothing.mollify import mollify
@@ -39,5 +40,6 @@ __all__ = [
     "spacing_entropy",
     "start",
     "uniform",
+    "with_limit",
     "worst",
 ]

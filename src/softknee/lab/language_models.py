@@ -167,13 +167,18 @@ def adamw(model: nn.Module, recipe: Recipe, **rates: float) -> torch.optim.AdamW
     return torch.optim.AdamW(groups, betas=_BETAS, fused=cuda, capturable=recipe.recorded and cuda)
 
 
-@torch.no_grad()
 def validation_loss(model: nn.Module, data: Characters, recipe: Recipe) -> float:
-    """The mean loss over the whole validation text, cut into pieces one after the other."""
+    """The mean loss over the whole validation text."""
+    return mean_loss(model, data.validation, recipe)
+
+
+@torch.no_grad()
+def mean_loss(model: nn.Module, text: Tensor, recipe: Recipe) -> float:
+    """The mean loss over a text, cut into pieces one after the other."""
     mode = model.training
     model.eval()
     long = recipe.context + 1
-    pieces = data.validation[: len(data.validation) // long * long].view(-1, long)
+    pieces = text[: len(text) // long * long].view(-1, long)
     total = sum(loss_of(model, batch).double().item() * len(batch) for batch in pieces.split(recipe.batch))
     model.train(mode)
     return total / len(pieces)

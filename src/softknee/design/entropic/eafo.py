@@ -463,7 +463,7 @@ def eafo(
     steepest = max(piece.steepest for piece in pieces)
     largest = 1 / steepest if steepest > 0 else math.inf
     size = _size(eps, largest)
-    plain = not params and eps is None and flat == "leave" and distribution.name in densities.NAMED
+    plain = not params and eps is None and flat == "leave" and distribution.name.partition("(")[0] in densities.NAMED
     recipe = (
         f"eafo({act.recipe or act.name}, density={distribution.name})" if plain and (act.recipe or holds(act)) else ""
     )

@@ -9,7 +9,9 @@
     join(g * x, x, between=(-1, 1), smoothness=2, fixed=False)   the piece between two functions
     rescu((0, -1), ((x + 1)**2 / 4, 1), x)                       pieces and where each ends
     eafo(relu, density=normal)                                   entropy-optimised
+    eafo(relu, density=logistic(mean=-0.4, scale=0.8))           the same under a density of another place and scale
     worst(normal, 0, 1)                                          the function of highest entropy between two bounds
+    with_limit(x * sigmoid(b * x), relu, knob=b)                 a function with ReLU as the hard limit of a knob
     let(x * sigmoid(b * x + c), b=1.0, c="0.5:real")             a text that declares its own parameters
     mollify(join(0, x, between=(-1, 0)), box, width=0.1)         engines inside engines, three deep at most
 
@@ -28,6 +30,7 @@ Piecewise((0, x <= -beta), ((beta + x)**2/(4*beta), x < beta), (x, True))
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -39,10 +42,11 @@ from ...spec.activation import remembered
 from ...spec.algebra import Expr, sympy
 from ...spec.notation import plain_text
 from ...spec.parse import FUNCTIONS, Reader, blamed, evaluated, tree_of
-from ..entropic.densities import NAMED
+from ..entropic.densities import NAMED, Density
 from ..entropic.descent import worst
 from ..entropic.eafo import eafo
 from ..joining import MOST_PIECES, guarded, join, rescu
+from ..limits import with_limit
 from ..smoothing.mollify import mollify
 from .given import LONGEST_NAME, merged_params, read_params
 
@@ -302,9 +306,9 @@ class Call:
             return node.value
         raise FormulaError(f"{self.engine} takes a word as {name}.")
 
-    def several(self, name: str, default: str) -> str | tuple[str, ...]:
+    def several(self, name: str, default: Any = _MISSING) -> str | tuple[str, ...]:
         """A word, or words in brackets."""
-        node = self.take(name, default=None)
+        node = self.take(name, default=_MISSING if default is _MISSING else None)
         if isinstance(node, ast.Tuple | ast.List):
             if not 1 <= len(node.elts) <= MOST_PIECES:
                 raise FormulaError(f"{self.engine} takes 1 to {MOST_PIECES} words as {name}.")
@@ -337,6 +341,21 @@ class Call:
 
     def number(self, name: str) -> float:
         return self._number(self.take(name), name)
+
+    def density(self, name: str) -> str | Density:
+        """A density by name, "normal" where there is none, or with its place and scale: normal(mean=0.5, scale=2)."""
+        node = self.take(name, default=None)
+        if not isinstance(node, ast.Call):
+            word = "normal" if node is None else self.word_of(node, name)
+            _check_density(word)
+            return word
+        word = self.word_of(node.func, name)
+        _check_density(word)
+        takes = inspect.signature(NAMED[word]).parameters
+        given = {keyword.arg or "": keyword.value for keyword in node.keywords}
+        if node.args or len(given) < len(node.keywords) or not given.keys() <= takes.keys():
+            raise FormulaError(f"The density {word} takes {' and '.join(takes)}, by name and each once.")
+        return NAMED[word](**{key: self._number(value, key) for key, value in given.items()})
 
     def _number(self, node: ast.AST, name: str) -> float:
         value = self.language.expression(node, self.depth)
@@ -408,15 +427,17 @@ def _rescu(call: Call) -> Activation:
 
 
 def _eafo(call: Call) -> Activation:
-    source, density, flat = call.function("f"), call.word("density", "normal"), call.word("flat", "leave")
-    _check_density(density)
+    source, density, flat = call.function("f"), call.density("density"), call.word("flat", "leave")
     return eafo(source, density, flat=flat).activation
 
 
 def _worst(call: Call) -> Activation:
-    density, low, high = call.word("density", "normal"), call.number("low"), call.number("high")
-    _check_density(density)
+    density, low, high = call.density("density"), call.number("low"), call.number("high")
     return worst(density, low, high)
+
+
+def _with_limit(call: Call) -> Activation:
+    return with_limit(call.function("f"), call.word("limit", "relu"), knob=call.several("knob"))
 
 
 def _let(call: Call) -> Activation:
@@ -444,5 +465,6 @@ ENGINES: dict[str, Callable[[Call], Activation]] = {
     "rescu": _rescu,
     "eafo": _eafo,
     "worst": _worst,
+    "with_limit": _with_limit,
     "let": _let,
 }

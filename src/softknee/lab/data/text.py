@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -38,15 +38,24 @@ _MOST_SHAKESPEARE = 2**24
 
 @dataclass(frozen=True, kw_only=True)
 class Characters:
-    """The characters as numbers from 0, and how many different ones there are; the last tenth is for validation."""
+    """The characters as numbers from 0, and how many different ones there are; the last tenth is for validation.
+
+    held_out: the end of what there was to train on, where it is kept for choices that `validation` then judges.
+    """
 
     train: Tensor
     validation: Tensor
     vocabulary: int
+    held_out: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Characters:
-        train, validation = self.train.to(device), self.validation.to(device)
-        return Characters(train=train, validation=validation, vocabulary=self.vocabulary)
+        held_out = None if self.held_out is None else self.held_out.to(device)
+        return replace(self, train=self.train.to(device), validation=self.validation.to(device), held_out=held_out)
+
+    def hold_out(self, share: float) -> Characters:
+        """With the end of the text to train on kept apart."""
+        cut = len(self.train) - round(len(self.train) * share)
+        return replace(self, train=self.train[:cut], held_out=self.train[cut:])
 
 
 def load_characters(folder: str | os.PathLike[str] | None = None, *, check: bool = True) -> Characters:

@@ -7,7 +7,18 @@ search.py   generations, the sampler and the judgement
 page.py     what came of it
 """
 
-from .page import headline, luck_table, write_page
-from .search import SearchResult, read_engine, read_search, search
+from .page import headline, judged_table, luck_table, overview_table, write_page
+from .search import SearchResult, holds_search, read_engine, read_search, search
 
-__all__ = ["SearchResult", "headline", "luck_table", "read_engine", "read_search", "search", "write_page"]
+__all__ = [
+    "SearchResult",
+    "headline",
+    "holds_search",
+    "judged_table",
+    "luck_table",
+    "overview_table",
+    "read_engine",
+    "read_search",
+    "search",
+    "write_page",
+]

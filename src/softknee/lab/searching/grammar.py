@@ -87,17 +87,17 @@ class Candidate:
         return self.values if self.formula.isidentifier() else {}
 
 
-def draw(trial: Sampler, search: Search) -> Candidate:
-    """The candidate that a sampler chooses."""
+def draw(trial: Sampler, search: Search, *, density: str = "normal") -> Candidate:
+    """The candidate that a sampler chooses; `density` is what "data" stands for."""
     form = trial.suggest_categorical("form", list(search.forms))
-    return RULES[form](_Draw(trial, search, form))
+    return RULES[form](_Draw(trial, search, form, density))
 
 
 class _Draw:
     """One candidate while it is drawn: the choices, and the numbers so far."""
 
-    def __init__(self, trial: Sampler, search: Search, form: str) -> None:
-        self.trial, self.search, self.form = trial, search, form
+    def __init__(self, trial: Sampler, search: Search, form: str, density: str) -> None:
+        self.trial, self.search, self.form, self.density = trial, search, form, density
         self.values: dict[str, float] = {}
         self.real: list[str] = []
 
@@ -143,12 +143,14 @@ def _mollify(drawn: _Draw) -> Candidate:
 def _join(drawn: _Draw) -> Candidate:
     left = f"{drawn.number('g', 'slope', -0.25, 0.5)} * x" if drawn.among("left", ["0", "line"]) == "line" else "0"
     ends = f"-{drawn.number('a', 'left end', 0.1, 3.0)}, {drawn.number('b', 'right end', 0.1, 3.0)}"
-    return drawn.candidate(f"join({left}, x, between=({ends}), smoothness={drawn.among('smoothness', [1, 2, 3])})")
+    joined = f"join({left}, x, between=({ends}), smoothness={drawn.among('smoothness', [1, 2, 3])})"
+    return drawn.candidate(f"with_limit({joined}, relu, knob=(a, b))" if left == "0" else joined)
 
 
 def _gate(drawn: _Draw) -> Candidate:
     z = f"{drawn.number('b', 'scale', 0.25, 4.0)} * x + {drawn.number('c', 'shift', -1.0, 1.0)}"
-    return drawn.candidate(f"x * {GATES[drawn.among('gate', drawn.search.gates)].format(z=z)}")
+    gate = GATES[drawn.among("gate", drawn.search.gates)].format(z=z)
+    return drawn.candidate(f"with_limit(x * {gate}, relu, knob=b)")
 
 
 def _sum(drawn: _Draw) -> Candidate:
@@ -168,7 +170,7 @@ def _product(drawn: _Draw) -> Candidate:
 def _eafo(drawn: _Draw) -> Candidate:
     hard, density = drawn.among("hard", drawn.search.hard), drawn.among("density", drawn.search.densities)
     drawn.number("eps", "eps", -1.0, 1.0)
-    return drawn.candidate(f"eafo({hard}, density={density})")
+    return drawn.candidate(f"eafo({hard}, density={drawn.density if density == 'data' else density})")
 
 
 RULES: dict[str, Callable[[_Draw], Candidate]] = {

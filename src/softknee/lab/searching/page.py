@@ -20,7 +20,7 @@ from .. import gallery
 from ..chart import Chart, by_name, lines_legend, marks, number, rule_at, svg_of
 from ..report import summarise
 from ..report.drawing import Figure, looks, on_paper, plane
-from ..report.summary import Row, Summary, counted, duration
+from ..report.summary import Row, Summary, counted, duration, fixed, interval_words, place_of
 from ..studies.reporting import write_report_into
 from ..studies.store import Folder, RunStore
 from ..studies.trials import Outcome
@@ -54,7 +54,7 @@ class Luck:
 def luck_of(result: SearchResult) -> list[Luck]:
     """The leads over the baseline of the recipe, in the search and afterwards, of the finalists and other baselines."""
     assert result.recipe.search is not None
-    longest = result.recipe.search.epochs(result.recipe.training.epochs)[-1]
+    longest = result.recipe.search.lengths(result.recipe.length)[-1]
     searched = {each.candidate.formula: each.loss(longest) for each in result.tried if each.is_baseline}
     searched |= {label: each.loss(longest) for label, each in result.finalists.items()}
     outcomes = {outcome.trial.activation.label: outcome for outcome in result.outcomes if outcome.trial.kind == "train"}
@@ -70,7 +70,7 @@ def luck_of(result: SearchResult) -> list[Luck]:
 def _loss(outcome: Outcome, part: str) -> float:
     """The mean loss over the seeds; infinite where one diverged."""
     scores: Mapping[str, Sequence[float | None]] = getattr(outcome, part)
-    each = scores.get("log_loss", scores.get("mse", ()))
+    each = next((scores[name] for name in ("log_loss", "mse", "loss") if name in scores), ())
     finite = [loss for loss in each if loss is not None]
     return statistics.fmean(finite) if finite and len(finite) == len(each) else math.inf
 
@@ -189,6 +189,66 @@ def luck_table(result: SearchResult) -> Table:
     )
 
 
+def judged_table(result: SearchResult) -> Table:
+    """The finalists and the baselines on the test data: the difference to the baseline of the recipe, what of the lead
+    in the search was luck, and what a training step costs."""
+    summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
+    metric, luck = summary.metric, {lead.label: lead for lead in luck_of(result)}
+    verdicts = {row.label: row.verdicts[metric.name] for row in summary.judged if metric.name in row.verdicts}
+    reaches = [wide for each in verdicts.values() if each.comparison.interval for wide in each.comparison.interval]
+    places = place_of(metric.scale * max(map(abs, reaches), default=1.0), digits=3)
+    timed = any(row.cost is not None for row in summary.judged)
+    rows = []
+    for row in summary.judged:
+        score, verdict = row.result(metric), verdicts.get(row.label)
+        compared = ["", "", ""]
+        if verdict is not None:
+            comparison = verdict.comparison
+            difference = fixed(metric.scale * comparison.difference, places, signed=True)
+            compared = [difference, interval_words(comparison.interval, places, scale=metric.scale), verdict.words]
+        lucky = _percent(luck[row.label].share) if row.label in luck else ""
+        costs = ["–" if row.cost is None else f"{row.cost.train_ratio.value:.2f}"] if timed else []
+        tried = result.finalists.get(row.label)
+        text = row.label if tried is None else f"{row.label}: `{tried.candidate.text}`"
+        shown = "–" if score is None else fixed(metric.scale * score.value, places)
+        rows.append([text, shown, *compared, lucky, *costs])
+    unit = f", {metric.unit}" if metric.unit else ""
+    step = [f"step / {summary.recipe.cost_baseline}"] if timed else []
+    base = result.recipe.baseline
+    return Table(
+        head=["", f"{metric.title}{unit}", f"less {base}'s", "95 % interval", "verdict", "luck", *step],
+        rows=rows,
+        align="lrrrlr" + "r" * timed,
+        markup=True,
+        caption=f"Means of {counted(result.recipe.seeds.count, 'fresh seed')} on the test data. Luck is the share of "
+        f"the lead over {base} in validation loss that the same data did not confirm with fresh seeds.",
+    )
+
+
+def overview_table(results: Mapping[str, SearchResult]) -> Table:
+    """Several searches, a row each: what was drawn, proved and dropped, how long it took, and what is recommended."""
+    rows = []
+    for name, result in results.items():
+        summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
+        reasons = [each.reason for each in result.tried if each.reason is not None]
+        drawn = sum(not each.is_baseline for each in result.tried)
+        unproved = sum(reason.startswith(UNPROVED) for reason in reasons)
+        better = [row.label for row in summary.judged if _is_better(row, summary) and row.label in result.finalists]
+        counts = (drawn, drawn - len(reasons), len(reasons) - unproved, unproved)
+        rows.append([name, *counts, duration(result.seconds), f"{len(better)} of {len(result.finalists)}"])
+    return Table(
+        head=["search", "drawn", "trained", "refuted", "not proved in time", "took", "finalists shown to be better"],
+        rows=rows,
+        caption="Better than the baseline of the recipe on the test data with fresh seeds, by a paired test with "
+        "Holm's correction.",
+    )
+
+
+def _is_better(row: Row, summary: Summary) -> bool:
+    verdict = row.verdicts.get(summary.metric.name)
+    return verdict is not None and verdict.words.endswith("better")
+
+
 def _percent(share: float) -> str:
     return "–" if math.isnan(share) else f"{100 * share:.0f} %"
 
@@ -196,6 +256,7 @@ def _percent(share: float) -> str:
 def _front_table(summary: Summary) -> Table:
     front = pareto(summary)
     measures = [measure for measure in (summary.metric, summary.spread) if measure is not None]
+    timed = any(row.cost is not None for row in summary.judged)
     rows = []
     for row in summary.judged:
         results = [row.result(measure) for measure in measures]
@@ -203,11 +264,11 @@ def _front_table(summary: Summary) -> Table:
             "–" if result is None else f"{measure.scale * result.value:.4g}"
             for measure, result in zip(measures, results, strict=True)
         ]
-        cost = "–" if row.cost is None else f"{row.cost.train_ratio.value:.2f}"
-        rows.append([row.label, *cells, cost, "yes" if row in front else ""])
+        costs = ["–" if row.cost is None else f"{row.cost.train_ratio.value:.2f}"] if timed else []
+        rows.append([row.label, *cells, *costs, "yes" if row in front else ""])
     heads = [f"{measure.title}{f', {measure.unit}' if measure.unit else ''}" for measure in measures]
     return Table(
-        head=["", *heads, f"training step / {summary.recipe.cost_baseline}", "on the front"],
+        head=["", *heads, *([f"training step / {summary.recipe.cost_baseline}"] if timed else []), "on the front"],
         rows=rows,
         caption="Means over the seeds on the test data. On the Pareto front stands what no other beats in all of them; "
         "means that are not told apart can stand on it by chance.",
@@ -242,7 +303,7 @@ def _shorter(decimal: str) -> str:
 
 def _tried_table(result: SearchResult) -> Table:
     assert result.recipe.search is not None
-    longest = result.recipe.search.epochs(result.recipe.training.epochs)[-1]
+    longest = result.recipe.search.lengths(result.recipe.length)[-1]
     by_form: dict[str, list[Tried]] = {}
     for each in result.tried:
         by_form.setdefault(each.candidate.form, []).append(each)

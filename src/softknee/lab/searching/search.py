@@ -1,6 +1,7 @@
 """search: candidates are drawn, proved, trained and halved; the best are judged beside the baselines as a study.
 
     NAME/search.json                the recipe, and the fingerprint of the examples
+    NAME/density.json               the density of the pre-activations, where EAFO's corrections are to have it
     NAME/generations/0007.json      a record: every candidate of a generation with its certificate and losses
     NAME/optuna.log                 the storage of the sampler
     NAME/judgement/                 an ordinary study of the finalists and the baselines
@@ -12,6 +13,7 @@ short is given up, and drawn again.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -26,11 +28,11 @@ from ...devices import need_device
 from ...errors import ParameterError, RecipeError, did_you_mean, need_package
 from ...files import write_whole
 from ...measure.record import Record
-from ..studies.engine import Stopping, StudyStopped, plain_path
-from ..studies.examples import recipe_examples
+from ..studies.engine import Stopping, StudyStopped
+from ..studies.examples import Examples
 from ..studies.reading import check, dump, find_file, find_recipe, read_recipe
-from ..studies.recipe import FIRST_SEARCH_SEED, Recipe, Search
-from ..studies.runner import ENGINES, recipe_mapping, run_study
+from ..studies.recipe import FIRST_SEARCH_SEED, Language, Recipe, Search
+from ..studies.runner import ENGINES, recipe_mapping, run_study, study_examples
 from ..studies.store import Description, Folder, RunStore, StoreError, StudyLock
 from ..studies.trials import Outcome, every_chosen
 from .grammar import Candidate, draw
@@ -38,7 +40,9 @@ from .proving import Examined
 from .workers import Job, JobContext, Losses, Pool, RayPool
 
 KIND, SEARCH, GENERATIONS, STORAGE, JUDGEMENT = "search", "search.json", "generations", "optuna.log", "judgement"
+DENSITY = "density.json"
 MOST_AT_ONCE = 32  # candidates of one program: what they take of the memory is bounded
+MOST_PROVED = 8  # of one process in a row, so that none has to wait for the last
 STARTUP = 100  # candidates that are drawn at random before the sampler begins to learn
 
 
@@ -48,7 +52,7 @@ class Tried:
 
     number:      of the sampler's trial; below 0 for a baseline.
     reason:      why it was dropped before training; None where it was trained.
-    losses:      the validation losses of its seeds, by the epochs that it was trained for.
+    losses:      the validation losses of its seeds, by the epochs, or steps, that it was trained for.
     """
 
     number: int
@@ -62,22 +66,22 @@ class Tried:
     def is_baseline(self) -> bool:
         return self.candidate.form == "baseline"
 
-    def loss(self, epochs: int) -> float:
-        """The mean over the seeds after a training of so many epochs; infinite where one diverged or it was halved."""
-        return _mean((self.losses or {}).get(epochs))
+    def loss(self, length: int) -> float:
+        """The mean over the seeds after a training of that length; infinite where one diverged or it was halved."""
+        return _mean((self.losses or {}).get(length))
 
     def row(self) -> dict[str, Any]:
         """As a record holds it."""
         candidate = self.candidate
         drawn = {"text": candidate.text} | {name: getattr(candidate, name) for name in _DRAWN}
-        losses = {str(epochs): losses for epochs, losses in (self.losses or {}).items()}
+        losses = {str(length): losses for length, losses in (self.losses or {}).items()}
         rest = {"reason": self.reason, "cost": self.cost, "certificate": self.certificate, "losses": losses}
         return {"number": self.number, **drawn, **rest}
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Tried:
         candidate = Candidate(*(row[name] for name in _DRAWN))
-        losses = {int(epochs): tuple(losses) for epochs, losses in row["losses"].items()}
+        losses = {int(length): tuple(losses) for length, losses in row["losses"].items()}
         return cls(row["number"], candidate, row["reason"], row["cost"], row["certificate"], losses)
 
 
@@ -144,8 +148,8 @@ def search(
     _refuse(recipe)
     _optuna()  # what is missing is said now
     need_device(recipe.device)
-    examples = recipe_examples(recipe, folder=data_folder, base=plain_path(base))
-    if not len(examples.validation_x):
+    examples = study_examples(recipe, data_folder=data_folder, base=base)
+    if isinstance(examples, Examples) and not len(examples.validation_x):
         raise RecipeError("Candidates compete on validation examples, and there are none: give data.validation some.")
     folder = Folder(out if out is not None else Path("studies", recipe.name))
     if folder.local is None:
@@ -185,6 +189,11 @@ def read_engine(name: str) -> Literal["local", "ray"]:
     raise ParameterError(f"There is no engine {name!r}, only 'local' and 'ray'.{did_you_mean(name, ENGINES)}")
 
 
+def holds_search(place: str | os.PathLike[str]) -> bool:
+    """Whether a folder is that of a search."""
+    return Folder(place).read(SEARCH) is not None
+
+
 def read_search(place: str | os.PathLike[str]) -> SearchResult:
     """What a finished search in a folder came to."""
     folder = Folder(place)
@@ -201,13 +210,14 @@ def read_search(place: str | os.PathLike[str]) -> SearchResult:
 
 
 def choose_finalists(recipe: Recipe, tried: Sequence[Tried]) -> dict[str, Tried]:
-    """The best candidate of each formula, the best first; as many as the recipe asks for."""
+    """The best candidate of each formula, the best first; as many as the recipe asks for. No baseline is one again."""
     assert recipe.search is not None
-    longest = recipe.search.epochs(recipe.training.epochs)[-1]
+    baselines = {chosen.name for chosen in every_chosen(recipe) if not chosen.values and not chosen.learn}
+    longest = recipe.search.lengths(recipe.length)[-1]
     ordered = sorted((each for each in tried if not each.is_baseline), key=lambda each: each.loss(longest))
     best: dict[str, Tried] = {}
     for each in ordered:
-        if each.loss(longest) < math.inf:
+        if each.loss(longest) < math.inf and each.candidate.text not in baselines:
             best.setdefault(each.candidate.formula, each)
     chosen = list(best.values())[: recipe.search.finalists]
     return {f"{each.candidate.form} {each.number}": each for each in chosen}
@@ -228,8 +238,15 @@ def _refuse(recipe: Recipe) -> None:
             f"The recipe {recipe.name!r} has no section 'search', which says what to try; 'search: {{}}' takes the "
             "usual grammar without constraints."
         )
-    if recipe.task is not None or recipe.training.progressive is not None:
-        raise RecipeError("A search trains classifiers and regressions: leave 'task' and training.progressive out.")
+    if not isinstance(recipe.task, Language | None) or recipe.training.progressive is not None:
+        raise RecipeError(
+            "A search trains classifiers, regressions and language models from scratch: leave training.progressive "
+            "out, and every 'task' but 'language'."
+        )
+    if recipe.task is not None and not recipe.task.validation:
+        raise RecipeError("Candidates compete on a text of their own: keep one apart with 'task.validation: 0.1'.")
+    if recipe.task is not None and "data" in recipe.search.densities:
+        raise RecipeError("search.densities 'data' looks into classifiers and regressions: leave it out here.")
     if recipe.training.engine == "loop" or recipe.init == "matched":
         raise RecipeError(
             "A search trains many functions as one program: it needs training.engine 'replicas' or 'compiled', and "
@@ -281,25 +298,30 @@ class _Search:
         assert recipe.search is not None
         self.recipe, self.options, self.folder, self.pool = recipe, recipe.search, folder, pool
         self.stopping, self.command, self.report = stopping, command, report
-        self.epochs = self.options.epochs(recipe.training.epochs)
+        self.lengths = self.options.lengths(recipe.length)
+        self._most_at_once = 1 if isinstance(recipe.task, Language) else MOST_AT_ONCE
+        self.unit = "step" if isinstance(recipe.task, Language) else "epoch"
         self.tried, self.seconds = _read_generations(folder)
+        self.density = ""
 
     def run(self) -> tuple[list[Tried], float]:
         if not self.tried:
             self.report("training the baselines")
             self._keep(0, self._baselines)
+        if "data" in self.options.densities:
+            self.density = self._density()
         while (done := sum(not each.is_baseline for each in self.tried)) < self.options.candidates:
             number = 1 + math.ceil(done / self.options.generation)
-            study = open_study(self.folder, self.options, generation=number, tried=self.tried, epochs=self.epochs)
+            study = open_study(self.folder, self.options, generation=number, tried=self.tried, lengths=self.lengths)
             trials = [study.ask() for _ in range(min(self.options.generation, self.options.candidates - done))]
-            drawn = {trial.number: draw(trial, self.options) for trial in trials}
+            drawn = {trial.number: draw(trial, self.options, density=self.density) for trial in trials}
             head = f"candidates {done + 1} to {done + len(drawn)} of {self.options.candidates}"
             new = self._keep(number, lambda drawn=drawn, head=head: self._generation(drawn, head))
             for trial, each in zip(trials, new, strict=True):
-                for epochs in each.losses or {}:
-                    if each.loss(epochs) < math.inf:
-                        trial.report(each.loss(epochs), epochs)
-                _tell(study, each, self.epochs[-1])
+                for length in each.losses or {}:
+                    if each.loss(length) < math.inf:
+                        trial.report(each.loss(length), length)
+                _tell(study, each, self.lengths[-1])
         return self.tried, self.seconds
 
     def _keep(self, generation: int, make: Callable[[], list[Tried]]) -> list[Tried]:
@@ -312,15 +334,24 @@ class _Search:
             command=self.command,
             rows=[each.row() for each in new],
             seeds=range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + self.options.seeds),
-            settings={"generation": generation, "seconds": round(seconds, 3), "epochs": self.epochs},
+            settings={"generation": generation, "seconds": round(seconds, 3), f"{self.unit}s": self.lengths},
         )
         self.folder.write(f"{GENERATIONS}/{generation:04d}.json", record.to_json().encode(), what="record")
         self.tried += new
         self.seconds += seconds
         return new
 
+    def _density(self) -> str:
+        """What "data" stands for; kept, since another machine could round it otherwise."""
+        content = self.folder.read(DENSITY)
+        if content is None:
+            self.report("looking at the pre-activations of the baseline")
+            content = json.dumps({"density": self.pool.shared.density()}).encode()
+            self.folder.write(DENSITY, content, what="density of the data")
+        return json.loads(content)["density"]
+
     def _baselines(self) -> list[Tried]:
-        longest = self.epochs[-1]
+        longest = self.lengths[-1]
         jobs = [Job(chosen, ({},), longest) for chosen in every_chosen(self.recipe)]
         losses = {job.chosen.label: results[0] for job, results in self._run(jobs)}
         for label, result in losses.items():
@@ -340,33 +371,33 @@ class _Search:
         losses: dict[str, dict[int, Losses]] = {text: {} for text in new}
         reasons = {text: each.reason for text, each in examined.items()}
         alive = [candidate for text, candidate in new.items() if reasons[text] is None]
-        for epochs in self.epochs:
-            results = self._each(alive, epochs, f"{head}: {len(alive)} trained for {epochs} epochs")
+        for length in self.lengths:
+            results = self._each(alive, length, f"{head}: {len(alive)} trained for {length} {self.unit}s")
             for text, result in results.items():
                 if isinstance(result, str):
                     reasons[text] = result
                 else:
-                    losses[text][epochs] = result
-            alive.sort(key=lambda candidate: _mean(losses[candidate.text].get(epochs)))
+                    losses[text][length] = result
+            alive.sort(key=lambda candidate: _mean(losses[candidate.text].get(length)))
             best = alive[: max(1, round(len(alive) * self.options.keep))]
-            alive = [each for each in best if _mean(losses[each.text].get(epochs)) < math.inf]
+            alive = [each for each in best if _mean(losses[each.text].get(length)) < math.inf]
         made = known | {
             text: Tried(0, candidate, reasons[text], examined[text].cost, examined[text].certificate, losses[text])
             for text, candidate in new.items()
         }
         return [replace(made[candidate.text], number=number) for number, candidate in drawn.items()]
 
-    def _each(self, candidates: Sequence[Candidate], epochs: int, what: str) -> dict[str, Any]:
+    def _each(self, candidates: Sequence[Candidate], length: int, what: str) -> dict[str, Any]:
         """What came of each candidate, by its text; those of one formula are one job."""
         groups: dict[tuple[str, ...], list[Candidate]] = {}
         for candidate in candidates:  # a function at its defaults has no numbers, and is a program of its own
             groups.setdefault((candidate.formula, *candidate.values), []).append(candidate)
-        jobs = {}
-        for group in groups.values():
-            for first in range(0, len(group), MOST_AT_ONCE):
-                part = group[first : first + MOST_AT_ONCE]
+        jobs, most = {}, self._most_at_once if length else MOST_PROVED
+        for group in sorted(groups.values(), key=len, reverse=True):  # the longest first: the last are short
+            for first in range(0, len(group), most):
+                part = group[first : first + most]
                 chosen = part[0].chosen(learn=self.options.learn)
-                jobs[chosen.label] = Job(chosen, tuple(each.values for each in part), epochs), part
+                jobs[chosen.label] = Job(chosen, tuple(each.values for each in part), length), part
         self.report(what)
         results: dict[str, Any] = {}
         for job, answers in self._run([job for job, _ in jobs.values()]):
@@ -398,7 +429,7 @@ class _Unlocked:
 
 
 def open_study(
-    folder: Folder, options: Search, *, generation: int, tried: Sequence[Tried], epochs: Sequence[int]
+    folder: Folder, options: Search, *, generation: int, tried: Sequence[Tried], lengths: Sequence[int]
 ) -> Any:
     """Optuna's study of the search, which knows of every candidate that is recorded and of no other."""
     optuna = _optuna()
@@ -426,7 +457,7 @@ def open_study(
     for frozen in stored:
         if not frozen.state.is_finished():
             if frozen.number in recorded:
-                _tell(study, recorded[frozen.number], epochs[-1])
+                _tell(study, recorded[frozen.number], lengths[-1])
             else:
                 study.tell(frozen.number, state=optuna.trial.TrialState.FAIL)
     return study

@@ -16,18 +16,23 @@ from multiprocessing.connection import wait
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-from ...errors import SoftkneeError
+from ...design.entropic.densities import nearest_named
+from ...errors import RecipeError, SoftkneeError
 from ...measure.record import without_paths
+from ...surgery import sites
 from ...train import Replicas
 from ..studies.building import model_maker
 from ..studies.engine import RayEngine, pack_examples, unpack_examples
 from ..studies.examples import Examples
 from ..studies.reading import read_recipe, to_yaml
-from ..studies.recipe import FIRST_SEARCH_SEED, Recipe, Search, Seeds
-from ..studies.running.run import training_inputs
+from ..studies.recipe import Recipe, Search
+from ..studies.running.run import run_trial, training_inputs
 from ..studies.running.training import finite_rows, fit_settings, judge, products_of
+from ..studies.texts import Texts
 from ..studies.trial import Chosen, Trial
+from ..studies.trials import every_chosen, search_trial
 from .proving import Examined, examine
 
 Losses = tuple[float | None, ...]  # of each seed; None where it diverged
@@ -39,12 +44,12 @@ class Job:
 
     chosen: the first of them, as a trial has it.
     values: the numbers of each.
-    epochs: how long they are trained; 0 proves them.
+    length: how long they are trained, in epochs or steps; 0 proves them.
     """
 
     chosen: Chosen
     values: tuple[Mapping[str, float], ...]
-    epochs: int = 0
+    length: int = 0
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class JobContext:
     """What all jobs of a search share."""
 
     recipe: Recipe
-    examples: Examples
+    examples: Examples | Texts
 
     @property
     def search(self) -> Search:
@@ -64,13 +69,11 @@ class JobContext:
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any]) -> JobContext:
-        examples = unpack_examples(packed["examples"])
-        assert isinstance(examples, Examples)
-        return cls(read_recipe(packed["recipe"]), examples)
+        return cls(read_recipe(packed["recipe"]), unpack_examples(packed["examples"]))
 
     def do(self, job: Job) -> list[Any]:
         """For each candidate of the job what was proved (`Examined`), or its losses."""
-        return self.train(job) if job.epochs else self.prove(job)
+        return self.train(job) if job.length else self.prove(job)
 
     def prove(self, job: Job) -> list[Examined]:
         search = self.search
@@ -78,40 +81,80 @@ class JobContext:
 
     def train(self, job: Job) -> list[Losses | str]:
         """The validation losses of each candidate; a sentence where the model cannot be trained with it."""
-        recipe, examples, count = self.recipe, self.examples, self.search.seeds
-        trial = Trial(
-            kind="tune",
-            activations=(job.chosen,),
-            data=recipe.data,
-            fingerprint=examples.fingerprint,
-            model=recipe.model,
-            training=replace(recipe.training, epochs=job.epochs),
-            seeds=Seeds(count=count, first=FIRST_SEARCH_SEED),
-            init=recipe.init,
-            augment=recipe.augment,
-            device=recipe.device,
-        )
+        recipe = self.recipe.with_length(job.length)
+        trial = search_trial(recipe, self.examples, job.chosen, seeds=self.search.seeds)
         try:
-            maker = model_maker(recipe.model, job.chosen, examples, init=recipe.init, loss=trial.training.loss)
-            # The same seeds for every candidate: they differ in the function alone.
-            replicas = Replicas(
-                maker,
-                count=count * len(job.values),
-                seeds=trial.seeds.numbers * len(job.values),
-                knobs={name: [each[name] for each in job.values for _ in range(count)] for name in job.values[0]},
-                device=recipe.device,
-            )
-            inputs, augment = training_inputs(trial, examples)
-            settings = fit_settings(trial.training, task=examples.task, gradients=False)
-            with products_of(trial.training):
-                replicas.fit(inputs, examples.train_y, epochs=job.epochs, augment=augment, **settings)
+            return [*self._train(trial, job.values)]
         except SoftkneeError as error:
             return [f"not trained: {without_paths(str(error).partition('. ')[0])}"[:200]] * len(job.values)
-        outputs = replicas.predict(examples.validation_x)
+        except torch.OutOfMemoryError:
+            if len(job.values) == 1:
+                raise
+        torch.cuda.empty_cache()  # out of the handler, which holds what was too much
+        middle = len(job.values) // 2
+        halves = job.values[:middle], job.values[middle:]
+        return [losses for values in halves for losses in self.train(replace(job, values=values))]
+
+    def density(self) -> str:
+        """The named density that lies nearest to the pre-activations of the baseline after the shortest training."""
+        recipe, examples = self.recipe.with_length(self.search.lengths(self.recipe.length)[0]), self.examples
+        assert isinstance(examples, Examples)
+        chosen = next(each for each in every_chosen(recipe) if each.label == recipe.baseline)
+        model = self._trained(search_trial(recipe, examples, chosen, seeds=1), examples, [{}]).model(0)
+        return nearest_named(pre_activations(model, examples.train_x[:_WATCHED].to(recipe.device))).name
+
+    def _train(self, trial: Trial, values: Sequence[Mapping[str, float]]) -> list[Losses]:
+        examples, count = self.examples, trial.seeds.count
+        if isinstance(examples, Texts):
+            assert len(values) == 1, "a language model is trained alone"
+            return [run_trial(trial, examples=examples).outcome.validation["loss"]]
+        outputs = self._trained(trial, examples, values).predict(examples.validation_x)
         rows = finite_rows(outputs).nonzero().flatten().tolist()
         scores = judge(outputs, examples.validation_y, task=examples.task, rows=rows)
         losses = scores["mse" if examples.task == "regression" else "log_loss"]
         return [losses[first : first + count] for first in range(0, len(losses), count)]
+
+    def _trained(self, trial: Trial, examples: Examples, values: Sequence[Mapping[str, float]]) -> Replicas:
+        recipe, count = self.recipe, trial.seeds.count
+        maker = model_maker(recipe.model, trial.activation, examples, init=recipe.init, loss=trial.training.loss)
+        # The same seeds for every candidate: they differ in the function alone.
+        replicas = Replicas(
+            maker,
+            count=count * len(values),
+            seeds=trial.seeds.numbers * len(values),
+            knobs={name: [each[name] for each in values for _ in range(count)] for name in values[0]},
+            device=recipe.device,
+        )
+        inputs, augment = training_inputs(trial, examples)
+        settings = fit_settings(trial.training, task=examples.task, gradients=False)
+        with products_of(trial.training):
+            replicas.fit(inputs, examples.train_y, epochs=trial.training.epochs, augment=augment, **settings)
+        return replicas
+
+
+@torch.no_grad()
+def pre_activations(model: nn.Module, x: Tensor) -> Tensor:
+    """What the activation modules of a model are given, all together; some of it where it is very much."""
+    seen: list[Tensor] = []
+    modules = {id(each): each for site in sites(model) if isinstance(each := site.place.old, nn.Module)}
+    hooks = [
+        each.register_forward_pre_hook(lambda _, given: seen.append(given[0].flatten())) for each in modules.values()
+    ]
+    try:
+        model.eval()(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not seen:
+        raise RecipeError("search.densities 'data' needs activations that are modules, and the model has none.")
+    every = torch.cat(seen).double().cpu()
+    return every[torch.randperm(len(every), generator=torch.Generator().manual_seed(0))[:_SAMPLES]]
+
+
+_WATCHED, _SAMPLES = 512, 100_000  # examples, and numbers of them
+
+
+FEEDERS = 4  # processes that train on one GPU: what they do before the first step takes a processor, and no GPU
 
 
 class Pool:
@@ -119,26 +162,30 @@ class Pool:
 
     def __init__(self, shared: JobContext, processes: int) -> None:
         self.shared = shared
-        self._pool = None
+        self._provers = self._trainers = None
         if processes > 1:
             # A fresh interpreter each: torch's threads and a GPU's state do not survive a fork.
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(shared.pack(),))
+            context, packed = multiprocessing.get_context("spawn"), (shared.pack(),)
+            self._provers = self._trainers = ProcessPoolExecutor(processes, context, _begin, packed)
+            if shared.recipe.device != "cpu":
+                self._trainers = ProcessPoolExecutor(min(FEEDERS, processes), context, _begin, packed)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Any]]]:
         """Each job with its results, as they come."""
         pending = {}
         for job in jobs:
-            if self._pool is None or (job.epochs and self.shared.recipe.device != "cpu"):  # one process feeds a GPU
+            pool = self._trainers if job.length else self._provers
+            if pool is None:
                 yield job, self.shared.do(job)
             else:
-                pending[self._pool.submit(_do, job)] = job
+                pending[pool.submit(_do, job)] = job
         for future in as_completed(pending):
             yield pending[future], future.result()
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        for pool in (self._provers, self._trainers):
+            if pool is not None:
+                pool.shutdown(cancel_futures=True)
 
 
 class RayPool:
@@ -152,7 +199,7 @@ class RayPool:
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, list[Any]]]:
         pending = {}
         for job in jobs:
-            gpus = int(bool(job.epochs) and self.shared.recipe.device.startswith("cuda"))
+            gpus = int(bool(job.length) and self.shared.recipe.device.startswith("cuda"))
             pending[self._ray.remote(num_cpus=1, num_gpus=gpus)(_do_packed).remote(self._packed, job)] = job
         while pending:
             (ready,), _ = self._ray.wait(list(pending), num_returns=1)

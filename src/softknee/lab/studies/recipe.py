@@ -555,6 +555,7 @@ class Language(Section, where="task"):
     layerwise:    also recover layer by layer, which measures the loss twice for every layer.
     eager:        no CUDA graph of the step.
     train:        of WikiText-2: "train", "valid" and files of text to train on; the test part judges.
+    validation:   the share of the text to train on, its end, that is kept apart: candidates of a search compete on it.
     tokenizer:    the folder of GPT-2's vocabulary; by default the data folder.
     own_vocabulary: take another vocabulary, or another text, than the published one.
     """
@@ -570,6 +571,7 @@ class Language(Section, where="task"):
     train: tuple[str, ...] = ("train",)
     tokenizer: str | None = None
     own_vocabulary: bool = False
+    validation: Annotated[float, Limits("a share in [0, 1)", lambda value: 0 <= value < 1)] = later(0.0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -683,14 +685,16 @@ class Search(Section, where="search"):
         gate      x G(b x + c)                            of `gates`
         sum       a f(x) + (1 - a) g(x)                   of `functions`
         product   f(x) G(b x)                             of `functions` and `gates`
-        eafo      f(x) + eps c(x)                         EAFO's correction of `hard` for one of `densities`
+        eafo      f(x) + eps c(x)                         EAFO's correction of `hard` for one of `densities`; "data" is
+                                                          the named one that lies nearest to the pre-activations of the
+                                                          baseline after the shortest training
 
     candidates:  how many are drawn.
     constraints: what is proved of each before it is trained; what is not proved in `seconds` is dropped.
     learn:       whether their numbers are trained with the weights, from what the sampler chose.
     generation:  so many are drawn together, then proved, trained and compared.
     rungs, keep: successive halving: a first training of a few epochs, and the share `keep` goes on to one that is
-                 1 / keep times as long, up to training.epochs in the last of the rungs.
+                 1 / keep times as long, up to training.epochs in the last of the rungs; steps of a language model.
     seeds:       models of each candidate, on seeds that the study has not.
     finalists:   the best by validation loss, trained again with the study's seeds beside the baselines and judged once.
     sampler:     of Optuna: "tpe", "evolution" (a genetic algorithm) or "random".
@@ -705,7 +709,7 @@ class Search(Section, where="search"):
     gates: tuple[Literal["sigmoid", "normal", "algebraic", "arctan", "hard"], ...] = (
         *("sigmoid", "normal", "algebraic", "arctan", "hard"),
     )
-    densities: tuple[Literal["normal", "laplace", "logistic"], ...] = ("normal", "laplace", "logistic")
+    densities: tuple[Literal["normal", "laplace", "logistic", "data"], ...] = ("normal", "laplace", "logistic")
     constraints: Constraints = field(default_factory=Constraints)
     seconds: Positive = 1.0
     learn: bool = False
@@ -723,10 +727,10 @@ class Search(Section, where="search"):
             _need(bool(getattr(self, name)), f"search.{name}", "a list of at least one", "none")
             _refuse_twice(getattr(self, name), f"search.{name}")
 
-    def epochs(self, longest: int) -> tuple[int, ...]:
+    def lengths(self, longest: int) -> tuple[int, ...]:
         """How long each rung trains, up to the longest.
 
-        >>> Search().epochs(27), Search(rungs=2, keep=0.25).epochs(2)
+        >>> Search().lengths(27), Search(rungs=2, keep=0.25).lengths(2)
         ((3, 9, 27), (1, 2))
         """
         each = [max(1, round(longest * self.keep ** (self.rungs - 1 - rung))) for rung in range(self.rungs)]
@@ -781,6 +785,18 @@ class Recipe(Section):
         super().__post_init__()
         for place in ("measures", "keep"):
             _refuse_twice(getattr(self, place), place)
+
+    @property
+    def length(self) -> int:
+        """Of a training, in epochs; of a language model from scratch, in steps."""
+        return self.task.steps if isinstance(self.task, Language) else self.training.epochs
+
+    def with_length(self, length: int) -> Recipe:
+        """The recipe with a shorter or longer training; the warm-up of a language model keeps its share of it."""
+        if not isinstance(self.task, Language):
+            return replace(self, training=replace(self.training, epochs=length))
+        warmup = max(1, round(self.task.warmup * length / self.task.steps))
+        return replace(self, task=replace(self.task, steps=length, warmup=warmup))
 
 
 def _need(holds: bool, where: str, wanted: str, value: Any) -> None:

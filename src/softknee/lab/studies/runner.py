@@ -208,10 +208,7 @@ def run_study(
     local = engine == "local"
     if local and store.description() is None:
         _need_device(recipe)
-    if isinstance(recipe.task, LanguageTask):
-        examples = load_texts(recipe.data, recipe.task, recipe.model, folder=data_folder, base=plain_path(base))
-    else:
-        examples = recipe_examples(recipe, folder=data_folder, base=plain_path(base))
+    examples = study_examples(recipe, data_folder=data_folder, base=base)
     wanted = Description(
         recipe=recipe_mapping(recipe),
         fingerprint=examples.fingerprint,
@@ -256,6 +253,15 @@ def run_study(
         finally:
             progress.close()
             torch.set_num_threads(threads_before)
+
+
+def study_examples(
+    recipe: Recipe, *, data_folder: str | os.PathLike[str] | None, base: str | os.PathLike[str] | None
+) -> Examples | Texts:
+    """The data of a recipe, whatever its task."""
+    if isinstance(recipe.task, LanguageTask):
+        return load_texts(recipe.data, recipe.task, recipe.model, folder=data_folder, base=plain_path(base))
+    return recipe_examples(recipe, folder=data_folder, base=plain_path(base))
 
 
 def recipe_mapping(recipe: Recipe) -> dict[str, Any]:

@@ -118,7 +118,12 @@ def _characters(data: Data, task: Language, folder: Place, base: Place) -> tuple
         else:
             content = load_characters(folder, check=check)
         content = replace(content, train=content.train[:cut], validation=content.validation[:cut])
-    if min(len(content.train) - 1, len(content.validation)) <= task.context:
+    if task.validation:
+        content = content.hold_out(task.validation)
+    shortest = min(
+        len(content.train) - 1, *(len(text) for text in (content.validation, content.held_out) if text is not None)
+    )
+    if shortest <= task.context:
         raise RecipeError(
             f"The texts have {len(content.train):,} and {len(content.validation):,} tokens, which is too few for a "
             f"context of {task.context}. Give a smaller task.context, or longer texts."
@@ -219,6 +224,8 @@ def _fingerprint(content: Characters | TextTokens | Pairs, language: LanguageMod
 def _numbers(content: Characters | TextTokens | Pairs) -> Iterable[bytes]:
     if isinstance(content, Characters):
         yield from map(_bytes, (content.train, content.validation, torch.tensor([content.vocabulary])))
+        if content.held_out is not None:
+            yield _bytes(content.held_out)
     elif isinstance(content, TextTokens):
         yield from map(_bytes, (content.tokens, torch.tensor([content.words])))
     else:

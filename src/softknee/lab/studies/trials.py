@@ -19,6 +19,7 @@ from .examples import Examples
 from .own_functions import source_fingerprint
 from .reading import TIMM, combinations
 from .recipe import (
+    FIRST_SEARCH_SEED,
     FIRST_TUNING_SEED,
     GPT2,
     PRETRAINED,
@@ -61,6 +62,13 @@ def tuning_trials(recipe: Recipe, examples: Examples | Texts) -> list[Trial]:
     seeds, trials = Seeds(count=recipe.tuning.seeds, first=FIRST_TUNING_SEED), _trials(recipe, examples)
     every = itertools.product(every_chosen(recipe), rates, decays)
     return [trials(chosen, rate, decay, kind="tune", seeds=seeds) for chosen, rate, decay in every]
+
+
+def search_trial(recipe: Recipe, examples: Examples | Texts, chosen: Chosen, *, seeds: int) -> Trial:
+    """The training of a candidate of a search: judged on validation data, with seeds that no study has."""
+    rate, decay = recipe.training.learning_rate, recipe.training.weight_decay
+    own = Seeds(count=seeds, first=FIRST_SEARCH_SEED)
+    return _trials(recipe, examples)(chosen, rate, decay, kind="tune", seeds=own)
 
 
 def _trials(recipe: Recipe, examples: Examples | Texts) -> Callable[..., Trial]:

@@ -32,6 +32,7 @@ Advance = Callable[[], None]  # called after every step
 Numbers = dict[str, float]
 Work = Callable[[int, Advance], tuple[Numbers, nn.Module, dict[str, float]]]
 _BETWEEN_LOOKS = 10  # steps
+_HELD_OUT = "held_out"  # among the numbers of a seed
 _RECOVERY_SEED = 1000  # above the seed of the training: other batches
 
 
@@ -70,19 +71,21 @@ def run_language_trial(trial: Trial, texts: Texts, *, saved: bytes | None, watch
 def _outcome(trial: Trial, rows: Sequence[Mapping[str, Any]], *, seconds: float) -> Outcome:
     count = len(rows)
     alive = [place for place, row in enumerate(rows) if not _is_lost(row["numbers"], trial)]
-    test = {
+    scores = {
         name: spread_out([rows[place]["numbers"][name] for place in alive], alive, count)
         for name in rows[0]["numbers"]
         # A perplexity that no float64 can hold is left out, which the loss beside it explains.
         if all(rows[place]["numbers"][name] is not None for place in alive)
     }
+    held_out = scores.pop(_HELD_OUT, None)
     moved = rows[alive[0]]["parameters"] if alive else {}
     return Outcome(
         trial=trial,
         seconds=seconds,
         diverged=tuple(None if place in alive else 1 for place in range(count)),
         selected=tuple(1 if place in alive else None for place in range(count)),
-        test=test,
+        test=scores,
+        validation={} if held_out is None else {"loss": held_out},
         parameters={
             name: {
                 "start": moved[name][0],
@@ -92,7 +95,7 @@ def _outcome(trial: Trial, rows: Sequence[Mapping[str, Any]], *, seconds: float)
             for name in moved
             if all(name in rows[place]["parameters"] for place in alive)
         },
-        replacement=_replacement(test),
+        replacement=_replacement(scores),
         trained=None if isinstance(trial.task, Perplexity) else rows[0]["trained"],
     )
 
@@ -185,6 +188,10 @@ def _train_gpt2(
             swap_(other, "gelu_tanh", replacing="gelu")
         return other
 
+    held_out = data.held_out
+    choosing = {} if held_out is None else {_HELD_OUT: language_models.mean_loss(model, held_out, recipe)}
+    if trial.kind == "tune":  # which never reads the text that judges
+        return choosing, model, start
     numbers: dict[str, Any] = {"loss": loss(model)}
     if chosen.harden or chosen.replace:
         finetune = recover(1) if recipe.recover else None
@@ -200,7 +207,7 @@ def _train_gpt2(
             numbers["loss_layerwise"] = layer_by_layer.recovered
     if tokens:
         numbers |= {name.replace("loss", "perplexity"): exp_or_infinite(value) for name, value in numbers.items()}
-    return numbers, model, start
+    return numbers | choosing, model, start
 
 
 def _knobs(chosen: Chosen) -> dict[str, Any]:
