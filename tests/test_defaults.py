@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -105,10 +103,9 @@ def test_a_preset_that_is_not_there_is_refused_with_those_that_are():
         Activation("mine", x * delta.symbol, (delta,), presets={"bad": {"delta": -1.0}})
 
 
-def test_presets_are_shown_where_a_function_is_looked_up():
-    printed = subprocess.run(
-        [sys.executable, "-m", "softknee", "design", "srelu", "--no-plot"], capture_output=True, text=True, check=True
-    ).stdout
+def test_presets_are_shown_where_a_function_is_looked_up(softknee):
+    code, printed, _ = softknee("design", "srelu", "--no-plot")
+    assert code == 0
     assert 'preset="paper" has delta=0.01' in printed
     assert 'preset="paper"' in (sk.nn.SReLU.__doc__ or "")
 

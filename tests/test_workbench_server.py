@@ -221,20 +221,42 @@ def test_a_job_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_job_that_nobody_waits_for_any_longer_is_ended() -> None:
-    pool, answers = workers.Workers(1), []
+    pool, begun = workers.Workers(1), []
 
-    async def gone() -> bool:
-        answers.append(len(answers) > 0)  # after the job has begun
-        return answers[-1]
+    async def gone() -> None:
+        await asyncio.sleep(0)  # after the job has begun
+        begun.append(time.monotonic())
 
-    begin = time.monotonic()
     endless = {"function": {"text": "squaf"}, "density": {"kind": "normal"}, "longer": True}
+
+    async def ask() -> tuple[int, int, float]:
+        await pool.ask("curve", CURVE)  # starts the worker
+        ended = await pool.ask("depth", endless, gone)
+        seconds = time.monotonic() - begun[0]
+        return ended[0], (await pool.ask("curve", CURVE))[0], seconds
+
     try:
-        assert asyncio.run(pool.ask("depth", endless, gone))[0] == 422
+        *answers, seconds = asyncio.run(ask())
     finally:
         pool.close()
-    assert len(answers) >= 2
-    assert time.monotonic() - begin < workers.LIMITS["depth"]
+    assert answers == [422, 200]
+    assert seconds < workers.LIMITS["depth"]
+
+
+def test_a_job_is_not_begun_for_somebody_who_has_gone() -> None:
+    pool = workers.Workers(1)
+
+    async def gone() -> None:
+        pass
+
+    async def ask() -> list[Any]:
+        await pool.ask("curve", CURVE)
+        return await asyncio.gather(pool.ask("curve", CURVE), pool.ask("depth", {}, gone))
+
+    try:
+        assert [status for status, _ in asyncio.run(ask())] == [200, 499]
+    finally:
+        pool.close()
 
 
 def test_a_worker_that_dies_is_replaced() -> None:

@@ -124,12 +124,11 @@ def workbench() -> dict[str, bytes]:
         for scheme in ("light", "dark"):
             wide, tall = SIZE
             context = browser.new_context(viewport={"width": wide, "height": tall}, color_scheme=scheme)
-            page = Page(context, address).open(*FUNCTIONS, pick="0")
-            for fact in ("#certificate td", "#formula math", "#depth svg"):
-                page.tab.locator(fact).first.wait_for()
-            page.until(lambda page=page: page.tab.locator("#take-copy").is_enabled(), "the code")
+            page = Page(context, address)
+            _complete(page.open(*FUNCTIONS, pick="0"))
             pictures[f"workbench-{scheme}.png"] = page.tab.screenshot()
-            pictures[f"bend-{scheme}.webp"] = _bent(page.open(*BENT))
+            _complete(page.open(*BENT))
+            pictures[f"bend-{scheme}.webp"] = _bent(page)
             context.close()
     return pictures
 
@@ -157,6 +156,14 @@ def quickstart() -> dict[str, bytes]:
         end = tab.locator("#tests").bounding_box()["y"] - 20
         begin = tab.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": 1180, "height": end})
     return {"../quickstart.png": begin, "../quickstart/page.png": whole}
+
+
+def _complete(page: Any) -> None:
+    """Wait for the facts that are seen, the code and the names to pick from."""
+    for fact in ("#certificate td", "#formula math", "#depth svg"):
+        page.tab.locator(fact).first.wait_for()
+    page.until(lambda: page.tab.locator("#take-copy").is_enabled(), "the code")
+    page.until(lambda: page.tab.locator("article select").first.input_value(), "the names")
 
 
 def _bent(page: Any) -> bytes:

@@ -83,6 +83,8 @@ def orders_of(act: Definition, values: Mapping[str, Any]) -> list[Function]:
         return act(x, **values)
 
     def masked(derivative: Any) -> Function:
+        if isinstance(act, SoftTable):  # has a value everywhere
+            return lambda x: derivative(x, **values)
         return lambda x: derivative(x, **values).masked_fill(value(x).isnan(), math.nan)
 
     return [value, *(masked(act.derivative(order)) for order in range(1, ORDERS))]

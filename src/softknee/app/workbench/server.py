@@ -206,7 +206,12 @@ def make_app(bench: Workbench, *, hosts: tuple[str, ...] = LOCAL) -> Any:
         query = await body(request)
         if isinstance(query, Response):
             return query
-        return as_response(await bench.answer(name, query, request.is_disconnected))
+
+        async def gone() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+
+        return as_response(await bench.answer(name, query, gone))
 
     async def upload(request: Request) -> Response:
         content = await request.body()

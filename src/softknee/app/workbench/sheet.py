@@ -148,28 +148,30 @@ def distance(value: Function, limit: Function) -> dict[str, Any]:
     (0.5, 0.0)
     """
 
-    def gap(x: Tensor) -> Tensor:
-        return (value(x) - limit(x)).abs().nan_to_num(0.0)
+    def both(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        ours, hard = value(x), limit(x)
+        return ours, hard, (ours - hard).abs().nan_to_num(0.0)
 
     steps = torch.logspace(-6, math.log10(_REACH), 1200, dtype=torch.float64)
     far = torch.tensor([_BEYOND], dtype=torch.float64)
     x = torch.cat([-far, -steps.flip(0), torch.zeros(1, dtype=torch.float64), steps, far])
-    heights = gap(x)
+    ours, hard, heights = both(x)
     if float(heights[[0, -1]].max()) > _GROWS * float(heights[1:-1].max()) + 1e-9:
         return {"value": None, "x": None, "words": "grows without bound"}
-    for _ in range(3):  # each round looks between the neighbours of the best point, and keeps that point and 0
+    for _ in range(2):  # each round looks between the neighbours of the best point, and keeps that point and 0
         best = int(heights.argmax())
         left, right = float(x[max(best - 1, 0)]), float(x[min(best + 1, len(x) - 1)])
         best_and_zero = torch.cat([x[best : best + 1], torch.zeros(1, dtype=torch.float64)])
-        x = torch.cat([torch.linspace(left, right, 201, dtype=torch.float64), best_and_zero]).sort()[0]
-        heights = gap(x)
-    top, where = float(heights.max()), round(float(x[int(heights.argmax())]), 9)
-    if float(heights[x == 0].max()) >= top * (1 - _FLAT_TOP):
-        where = 0.0
+        x = torch.cat([torch.linspace(left, right, 1001, dtype=torch.float64), best_and_zero]).sort()[0]
+        ours, hard, heights = both(x)
+    best = int(heights.argmax())
+    top, zero = float(heights[best]), int((x == 0).nonzero()[0])
+    if float(heights[zero]) >= top * (1 - _FLAT_TOP):
+        best = zero
+    where = round(float(x[best]), 9)
     if abs(where) > 0.5 * _REACH:
         return {"value": top, "x": None, "words": f"approached as x → {'−' if where < 0 else ''}∞"}
-    at = torch.tensor([where], dtype=torch.float64)
-    return {"value": top, "x": where, "from": float(limit(at)), "to": float(value(at)), "words": ""}
+    return {"value": top, "x": where, "from": float(hard[best]), "to": float(ours[best]), "words": ""}
 
 
 def _plain(drawn: Curve) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -106,7 +106,7 @@ LIMITS = {
     "formulas": 40.0,
 }
 Answer = tuple[int, bytes]
-Gone = Callable[[], Awaitable[bool]]
+Gone = Callable[[], Coroutine[Any, Any, None]]  # waits until whoever asked has gone
 
 
 def context() -> Any:
@@ -151,15 +151,10 @@ class _Worker:
     def _ask(self, job: str, query: dict[str, Any], seconds: float) -> Answer:
         if self._ending:
             return sentence("The workbench is ending.")
-        if self._process is None or not self._process.is_alive() or len(self.functions) > _MOST_FUNCTIONS:
-            self.stop()
-            try:
-                self._start()
-            except Exception:
-                if not self._ending:  # else whatever new processes come from may be gone already
-                    raise
-                return sentence("The workbench is ending.")
         try:
+            if self._process is None or not self._process.is_alive() or len(self.functions) > _MOST_FUNCTIONS:
+                self.stop()
+                self._start()
             self._pipe.send((job, query))
             if self._pipe.poll(seconds):
                 return self._pipe.recv()
@@ -209,6 +204,13 @@ class Workers:
         """The status and the JSON of the answer to one job; nothing is computed for someone who has gone meanwhile."""
         if self._waiting > _MOST_WAITING:
             return sentence("Too many are asking at once; try again in a moment.")
+        left = asyncio.ensure_future(gone() if gone is not None else asyncio.Event().wait())
+        try:
+            return await self._ask(job, query, left)
+        finally:
+            left.cancel()
+
+    async def _ask(self, job: str, query: dict[str, Any], left: asyncio.Future[Any]) -> Answer:
         self._freed = self._freed or asyncio.Condition()
         function = query.get("function")
         text = function.get("text") if isinstance(function, dict) else None
@@ -224,13 +226,14 @@ class Workers:
             worker.functions[text[:4000]] = None
         loop = asyncio.get_running_loop()
         try:
-            if gone is not None and await gone():
+            if left.done():
                 return sentence("Nobody waits for this any longer.", 499)
             seconds = LIMITS[job] * (LONGER if query.get("longer") else 1)
             answer = loop.run_in_executor(self._threads, worker.ask, job, query, seconds)
-            while not (await asyncio.wait({answer}, timeout=0.5))[0]:
-                if gone is not None and await gone():
-                    worker.interrupt()
+            await asyncio.wait({answer, left}, return_when=asyncio.FIRST_COMPLETED)
+            while not answer.done():  # more than once where its process is only being started
+                worker.interrupt()
+                await asyncio.wait({answer}, timeout=0.05)
             return await answer
         finally:
             # At the end: the one that has rested longest comes first, and all share the work of new functions.

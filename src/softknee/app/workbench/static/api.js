@@ -24,12 +24,14 @@ async function read(answer) {
   }
 }
 
+// With a `wait` it is a question that may take long: it is asked when nothing new has come for so many milliseconds, and
+// the next wish ends the one that is on its way.
 export class Latest {
-  #busy = false;
+  #now = null; // on its way
   #next = null;
   #wait = 0;
   #timer = 0;
-  #stop = null; // of a request that may take minutes: the next wish ends it
+  #stop = null;
 
   constructor(job, { wait = 0 } = {}) {
     this.job = job;
@@ -39,10 +41,16 @@ export class Latest {
   // `done(answer, body)` is called for the newest wish; with `overtaken` also for one that a newer has overtaken on its way.
   send(body, done, { overtaken = false } = {}) {
     this.#next = { body, done, overtaken };
-    this.#stop?.abort();
     clearTimeout(this.#timer);
-    if (this.#wait) this.#timer = setTimeout(() => this.#go(), this.#wait);
-    else this.#go();
+    if (!this.#wait) return this.#go();
+    this.#stop?.abort();
+    this.#timer = setTimeout(() => this.#go(), this.#wait);
+  }
+
+  // Ask again later what is not answered yet: something else needs the machine.
+  postpone() {
+    const wish = this.#next ?? this.#now;
+    if (wish) this.send(wish.body, wish.done);
   }
 
   cancel() {
@@ -52,14 +60,13 @@ export class Latest {
   }
 
   async #go() {
-    if (this.#busy || !this.#next) return;
-    const { body, done, overtaken } = this.#next;
+    if (this.#now || !this.#next) return;
+    const { body, done, overtaken } = (this.#now = this.#next);
     this.#next = null;
-    this.#busy = true;
-    this.#stop = body.longer ? new AbortController() : null;
-    const answer = await ask(this.job, body, this.#stop?.signal);
-    this.#busy = false;
+    this.#stop = new AbortController();
+    const answer = await ask(this.job, body, this.#stop.signal);
+    this.#now = null;
     if (!this.#next || overtaken) done(answer, body);
-    if (this.#next) this.#go();
+    if (this.#next && !this.#wait) this.#go();
   }
 }

@@ -2,7 +2,7 @@
 
 import { Latest, ask } from "./api.js";
 import { copyText } from "./dom.js";
-import { chips, refresh } from "./facts.js";
+import { chips, postpone, refresh } from "./facts.js";
 import { accept, busy, drawCards, offer, refuse, startFunctions } from "./functions.js";
 import { drawDensity, refreshShape } from "./inputs.js";
 import { draw, forgetOthers, keep, known, unpacked } from "./plot.js";
@@ -76,7 +76,10 @@ watch((what, detail) => {
       follow();
     }
   }
-  if (what === "function") curve(detail.one, detail);
+  if (what === "function") {
+    if (detail.since) postpone();
+    curve(detail.one, detail);
+  }
   if (what === "view") {
     for (const one of state.functions) curve(one);
     refreshShape();

@@ -43,6 +43,11 @@ export function refresh() {
   want("cost", { function: unmoved }, showCost);
 }
 
+// While a function is bent, its picture needs the machine: no fact is worked out until it rests.
+export function postpone() {
+  for (const job of Object.values(jobs)) job.postpone();
+}
+
 // A function that could never be read has no facts, and must not stand beside another's.
 function nothing() {
   for (const fact of Object.keys(jobs)) {
