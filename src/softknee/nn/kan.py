@@ -569,11 +569,11 @@ def jacobian_bound(model: nn.Module) -> Tensor:
     for layer in layers:
         if isinstance(layer, nn.Sequential):
             matrix = jacobian_bound(layer)
-        elif isinstance(layer, KANLinear | KANPointwise):
+        elif isinstance(layer, (KANLinear, KANPointwise)):
             matrix = layer.lipschitz()
         elif isinstance(layer, nn.Linear):
             matrix = layer.weight.double().abs()
-        elif isinstance(layer, Pointwise | nn.ReLU | nn.SiLU):
+        elif isinstance(layer, (Pointwise, nn.ReLU, nn.SiLU)):
             scale *= constant_of(layer)
             continue
         elif isinstance(layer, (nn.Identity, nn.Dropout, nn.Flatten)):
