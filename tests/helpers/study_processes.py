@@ -160,6 +160,7 @@ def serve() -> None:
             signal.alarm(_LONGEST)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             order = json.loads(line)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # where the tests themselves run under nohup it is ignored
             for number in order.pop("ignoring", []):
                 signal.signal(number, signal.SIG_IGN)
             try:
