@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from softknee.measure.record import Record
-from softknee.measure.significance import compare_each, holm
+from softknee.measure.significance import compare_each
 
 from .runs import HERE, Runs
-from .statement import LEVEL, NOT_SHOWN, REVERSED, SHOWN
+from .statement import REVERSED, SHOWN, Evidence, Part, better, corrected
 
 RECORDS = HERE.parent / "benchmarks" / "records"
 FUNCTIONS = tuple(f"cpu-kan-{name}.json" for name in ("product", "bessel", "elliptic", "untuned"))
@@ -72,33 +72,30 @@ def function_rows(folder: Path = RECORDS) -> list[Mapping[str, Any]]:
     return [row for name in FUNCTIONS for row in Record.read(folder / name).rows]
 
 
-def compared(rows: Sequence[Mapping[str, Any]], first: str, second: str) -> Mapping[str, tuple[float, bool]]:
-    """For each function the first network's error as a multiple of the second's, by geometric means over the seeds,
-    and whether the two are shown to differ."""
+def compared(rows: Sequence[Mapping[str, Any]], first: str, second: str) -> dict[str, Part]:
+    """For each function: is the error of the first network smaller?"""
     errors = {(row["task"], row["model"]): [math.log10(e) for e in row["errors"]] for row in rows}
     tasks = list(dict.fromkeys(row["task"] for row in rows))
-    tests = [compare_each(errors[task, first], errors[task, second], paired=False) for task in tasks]
-    corrected = holm([test.p for test in tests])
-    return {
-        task: (10**test.difference, p is not None and p < LEVEL)
-        for task, test, p in zip(tasks, tests, corrected, strict=True)
-    }
+    parts = [
+        better(f"{task}: {first} better than {second}", errors[task, first], errors[task, second], larger=False)
+        for task in tasks
+    ]
+    return dict(zip(tasks, corrected(parts), strict=True))
 
 
-def verdict(results: Mapping[str, tuple[float, bool]]) -> str:
-    """Shown where it is on every function, reversed where it is on one and shown on none, else not shown.
-
-    >>> verdict({"a": (0.5, True), "b": (0.9, False)}), verdict({"a": (0.5, True), "b": (0.6, True)})
-    ('not shown', 'shown')
-    """
-    signs = [0 if not different else 1 if ratio < 1 else -1 for ratio, different in results.values()]
-    return SHOWN if min(signs) > 0 else REVERSED if min(signs) < 0 and max(signs) < 1 else NOT_SHOWN
+def verdict(results: Mapping[str, Part]) -> str:
+    """Of all functions together, by the rule of the statements."""
+    return Evidence(tuple(results.values())).direction
 
 
-def _counted(results: Mapping[str, tuple[float, bool]]) -> str:
-    smaller = sum(different and ratio < 1 for ratio, different in results.values())
-    larger = sum(different and ratio > 1 for ratio, different in results.values())
-    ratios = ", ".join(f"{ratio:.2f} times on {task}" for task, (ratio, _) in results.items())
+def ratio(part: Part) -> float:
+    """The first network's error as a multiple of the second's, by geometric means over the seeds."""
+    return 10 ** -(part.difference or 0.0)
+
+
+def _counted(results: Mapping[str, Part]) -> str:
+    smaller, larger = (sum(part.direction == sign for part in results.values()) for sign in (SHOWN, REVERSED))
+    ratios = ", ".join(f"{ratio(part):.2f} times on {task}" for task, part in results.items())
     return f"shown to be smaller on {smaller} of {len(results)} functions and larger on {larger} ({ratios})"
 
 

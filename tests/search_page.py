@@ -25,8 +25,8 @@ def with_tables(page: str) -> str:
     """The page with each table as its records say."""
     results = every_search()
 
-    def made(found: re.Match[str]) -> str:
-        name = found[1]
+    def made(mark: re.Match[str]) -> str:
+        name = mark[1]
         if name == "all":
             return f"<!-- all -->\n\n{overview_table(results).markdown()}\n"
         result = results[name]

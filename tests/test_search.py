@@ -284,6 +284,7 @@ def test_the_page_and_the_files_of_the_finalists(whole: Path) -> None:
         name = label.replace(" ", "_")
         assert each.candidate.text in text
         act = sk.get(str(page.parent / f"{name}.json"))
+        assert act.about.startswith("Found by a search among ")
         x = torch.linspace(-2, 2, 9)
         torch.testing.assert_close(act(x), each.candidate.definition()(x))
         own = (page.parent / f"{name}.md").read_text()

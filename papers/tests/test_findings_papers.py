@@ -456,9 +456,10 @@ def test_a_story_model_stands_in_for_gpt2(tmp_path):
         }
 
     language_store(tmp_path, recipe, numbers)
-    found = {table.label: verdict(tmp_path, f"{table.paper}.{table.statement}") for table in TABLES if table.instead}
-    assert all(judged.stand_in and judged.records == (STORIES,) for judged in found.values())
-    assert {label: judged.verdict for label, judged in found.items()} == {
+    tables = [table for table in TABLES if table.instead]
+    results = {table.label: verdict(tmp_path, f"{table.paper}.{table.statement}") for table in tables}
+    assert all(judged.stand_in and judged.records == (STORIES,) for judged in results.values())
+    assert {label: judged.verdict for label, judged in results.items()} == {
         "srelu": "supported",
         "crrelu": "doubted",
         "squaf": NOT_SHOWN,

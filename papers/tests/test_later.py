@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from papers.claim import PAPERS
-from papers.later import IMAGES, RECORDS, compared, function_rows, later_work, verdict
+from papers.later import IMAGES, RECORDS, compared, function_rows, later_work, ratio, verdict
 
 from softknee.measure import Record
 
@@ -18,8 +18,8 @@ def test_networks_are_compared_by_ratios_of_errors() -> None:
     small, large, near = [1e-3, 1.1e-3, 0.9e-3], [1e-2, 1.1e-2, 0.9e-2], [1.05e-3, 0.95e-3, 1e-3]
     rows = rows_of(a={"f": small, "g": small}, b={"f": large, "g": near})
     results = compared(rows, "a", "b")
-    assert results["f"][0] == pytest.approx(0.1)
-    assert [shown for _, shown in results.values()] == [True, False]
+    assert ratio(results["f"]) == pytest.approx(0.1)
+    assert [part.direction for part in results.values()] == ["shown", "not shown"]
     assert verdict(results) == "not shown"
     assert verdict({"f": results["f"]}) == "shown"
     assert verdict(compared(rows, "b", "a")) == "reversed"
@@ -30,8 +30,8 @@ def test_three_papers_have_a_section_with_the_numbers_of_the_records() -> None:
     assert {stem for stem, text in texts.items() if text} == {"mollification", "eafo", "squaf"}
     rows = function_rows()
     for stem, first, second in (("mollification", "spline", "linear"), ("squaf", "squaf", "pykan")):
-        for task, (ratio, _) in compared(rows, first, second).items():
-            assert f"{ratio:.2f} times on {task}" in texts[stem]
+        for task, part in compared(rows, first, second).items():
+            assert f"{ratio(part):.2f} times on {task}" in texts[stem]
     wrong = next(row["error"] for row in Record.read(RECORDS / IMAGES).rows if row["model"] == "squaf")
     assert f"{100 * wrong.value:.1f} ± {100 * wrong.spread:.1f} %" in texts["squaf"]
     assert "Not run" in texts["eafo"]

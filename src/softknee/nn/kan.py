@@ -361,7 +361,7 @@ class KANPointwise(nn.Module):
     Args:
         n_in, n_out: sizes of the last dimension of input and output.
         edge: any element-wise activation by name, text, file or definition, as in `sk.nn.make`.
-        learn: the parameters that are learned on every edge; all where nothing is said.
+        learn: the parameters that are learned on every edge; all where nothing is given.
         values: the values at which the parameters start; left out, their defaults.
         device, dtype: of the parameters.
 

@@ -120,7 +120,7 @@ def write_knees(result: SearchResult, out: Path) -> dict[str, Path]:
     knees = {}
     for label, each in result.finalists.items():
         name = label.replace(" ", "_")
-        about = f"SearchResult by a search among {counted(len(result.tried), 'function')}: {each.candidate.text}"
+        about = f"Found by a search among {counted(len(result.tried), 'function')}: {each.candidate.text}"
         act = each.candidate.definition().with_(name=name, about=about, recipe=each.candidate.text)
         knees[label] = sk.save(act, out / f"{name}.json")
     if knees:
@@ -226,7 +226,7 @@ def judged_table(result: SearchResult) -> Table:
 
 
 def overview_table(results: Mapping[str, SearchResult]) -> Table:
-    """Several searches, a row each: what was drawn, proved and dropped, how long it took, and what is recommended."""
+    """Several searches, a row each: what was drawn, proved and dropped, how long it took, and how many won."""
     rows = []
     for name, result in results.items():
         summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
