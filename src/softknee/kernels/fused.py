@@ -24,9 +24,11 @@ from .triton_source import Recovery, Source
 
 # A backward program with parameter sums walks over many blocks: enough programs per multiprocessor keep loads in
 # flight, and the sums are reduced across threads once per program. By the number of sums: elements of a block, warps,
-# programs per multiprocessor, the fastest seen on an H200.
+# programs per multiprocessor, the fastest seen on an H200; from 2^16 to 2^23 elements one shape serves all.
 _FEW, _SEVERAL, _MANY = (1024, 4, 64), (512, 2, 64), (2048, 4, 16)
 _BACKWARD = (_FEW, _FEW, _FEW, _SEVERAL, _SEVERAL, _MANY)
+_HALF_BACKWARD = (_FEW, (2048, 8, 16), _FEW, _MANY, _MANY, _MANY)
+_MEDIUM_BACKWARD = (1024, 4, 64)
 # Largest number of programs that share one strip of columns or one channel in the first stage of a sum.
 SPLITS = 128
 
@@ -270,8 +272,7 @@ class FusedPlan:
         needed = tuple(p.name for p, need in zip(self.act.params, needs[1:], strict=False) if need)
         pattern, n, want_x = self.pattern, self.n, needs[0]
         if self.flat:
-            block, warps, per_core = _BACKWARD[min(len(needed), 5)]
-            block = _block(n, block)
+            block, warps, per_core = _backward_shape(n, len(needed), self.dtype)
             programs = divide_up(n, block)
             if needed:
                 programs = min(programs, per_core * cores(self.device))
@@ -303,6 +304,13 @@ def _forward_block(act: Activation, dtype: torch.dtype) -> int:
     """4 KiB of input for a program; twice that where a program has much to prepare or to compute (seen on an H200)."""
     heavy = len(act.params) > 4 or act.computed.has(NormalCdf)
     return 1024 if dtype == torch.float32 else 4096 if heavy else 2048
+
+
+def _backward_shape(n: int, sums: int, dtype: torch.dtype) -> tuple[int, int, int]:
+    """The elements of a block, the warps, and the programs per multiprocessor of a backward pass with so many sums."""
+    if n >= 1 << 23:
+        return (_BACKWARD if dtype == torch.float32 else _HALF_BACKWARD)[min(sums, 5)]
+    return _MEDIUM_BACKWARD if sums and n >= 1 << 16 else (_block(n, 1024), 4, 64)
 
 
 def _block(n: int, most: int) -> int:

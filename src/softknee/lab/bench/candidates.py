@@ -157,12 +157,12 @@ PSEUDOCODE: Mapping[str, Callable[..., Tensor]] = {
 # -- what takes part in the speed measurement -------------------------------------------------------------
 
 VARIANTS = (
-    *("softknee eager", "softknee compiled", "softknee layer", "softknee sampled", "softknee step"),
+    *("softknee eager", "softknee compiled", "softknee sampled", "softknee step"),
     *("pseudocode eager", "pseudocode compiled", "torch"),
 )
 _PROBE_ELEMENTS = 4096
-# SQUAF as a layer, which has a shorter way to its kernels than the function.
-_MODES = {"softknee layer": sk.nn.SQUAF, "softknee sampled": sk.nn.SQUAFP, "softknee step": sk.nn.SQUAFS}
+# The modes of SQUAF, by the variant that measures them.
+_MODES = {"softknee sampled": sk.nn.SQUAFP, "softknee step": sk.nn.SQUAFS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,34 +205,40 @@ def parameters_of(name: str, *, device: torch.device, dtype: torch.dtype) -> tup
 def candidates_for(
     name: str, *, variants: Sequence[str], device: torch.device, dtype: torch.dtype
 ) -> Iterable[Candidate]:
-    """The chosen variants of one function, all on the same parameters."""
-    parameters, options = parameters_of(name, device=device, dtype=dtype)
-    ours, theirs = sk.get(name), PSEUDOCODE.get(name, _no_pseudocode)
+    """The chosen variants of one function, all from the same values.
+
+    Ours is a layer that learns its parameters: a function that is given a learned tensor moves it into its range first,
+    which takes four kernels more.
+    """
+    values, options = parameters_of(name, device=device, dtype=dtype)
+    theirs = PSEUDOCODE.get(name, _no_pseudocode)
     title = Path(name).name  # of a file; a record names no folder of this machine
-    calls: dict[str, Callable[..., Tensor]] = {
-        "softknee eager": ours,
-        "softknee compiled": torch.compile(lambda x, **rest: ours(x, **rest), dynamic=False),
-        "pseudocode eager": theirs,
-        # torch 2.6 compiles no function of its own, such as F.relu, that is not called by another.
-        "pseudocode compiled": torch.compile(lambda x, **rest: theirs(x, **rest), dynamic=False),
-    }
     for variant in variants:
-        if variant in calls:
-            yield Candidate(
-                function=title, variant=variant, call=calls[variant], parameters=parameters, options=options
-            )
-        elif name == "squaf" and variant in _MODES:
-            yield _squaf_layer(variant, parameters, device=device, dtype=dtype)
+        if variant in ("softknee eager", "softknee compiled") or (name == "squaf" and variant in _MODES):
+            layer = _layer(name, variant, values).to(device=device, dtype=dtype)
+            # A staircase depends on nothing but its heights.
+            own = {key: value for key, value in layer.named_parameters() if variant != "softknee step" or key == "z"}
+            call = torch.compile(layer, dynamic=False) if variant == "softknee compiled" else layer
+            yield Candidate(function=title, variant=variant, call=_without_parameters(call), parameters=own)
+        elif variant.startswith("pseudocode"):
+            # torch 2.6 compiles no function of its own, such as F.relu, that is not called by another.
+            compiled = torch.compile(lambda x, **rest: theirs(x, **rest), dynamic=False)
+            call = theirs if variant == "pseudocode eager" else compiled
+            yield Candidate(function=title, variant=variant, call=call, parameters=values, options=options)
 
 
-def _squaf_layer(variant: str, values: Mapping[str, Tensor], *, device: torch.device, dtype: torch.dtype) -> Candidate:
-    """SQUAF as a layer in one of its modes, with parameters of its own that begin at these values."""
-    q, alpha, z = (values[name].detach().tolist() for name in ("q", "alpha", "z"))
-    layer = _MODES[variant](k=len(z) // 2, q=q[0], alpha=alpha[0], z=z, window=5, learn=True)
-    layer = layer.to(device=device, dtype=dtype)
-    # A staircase depends on nothing but its heights.
-    own = {name: value for name, value in layer.named_parameters() if variant != "softknee step" or name == "z"}
-    return Candidate(function="squaf", variant=variant, call=lambda x, **_: layer(x), parameters=own)
+def _layer(name: str, variant: str, values: Mapping[str, Tensor]) -> torch.nn.Module:
+    """The function as a layer that learns every parameter, from these values."""
+    if name != "squaf":
+        return sk.nn.make(name, learn=True)
+    q, alpha, z = (values[key].detach().tolist() for key in ("q", "alpha", "z"))
+    kind = _MODES.get(variant, sk.nn.SQUAF)
+    return kind(k=len(z) // 2, q=q[0], alpha=alpha[0], z=z, window=5, learn=True)
+
+
+def _without_parameters(layer: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """A layer has its parameters already."""
+    return lambda x, **_: layer(x)
 
 
 def _no_pseudocode(x: Tensor, **parameters: Tensor) -> Tensor:
