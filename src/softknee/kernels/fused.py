@@ -13,6 +13,7 @@ from torch import Tensor
 from ..spec import Activation, Constraint, NormalCdf
 from ..spec.activation import once_per_definition
 from ..spec.emit import PARAMETER
+from ..spec.primitives import Log1pUnit, MishGate
 from ..spec.printers import TRITON
 from . import triton_source as source_text
 from .dispatch import interpreting
@@ -24,11 +25,12 @@ from .triton_source import Recovery, Source
 
 # A backward program with parameter sums walks over many blocks: enough programs per multiprocessor keep loads in
 # flight, and the sums are reduced across threads once per program. By the number of sums: elements of a block, warps,
-# programs per multiprocessor, the fastest seen on an H200; from 2^16 to 2^23 elements one shape serves all.
-_FEW, _SEVERAL, _MANY = (1024, 4, 64), (512, 2, 64), (2048, 4, 16)
-_BACKWARD = (_FEW, _FEW, _FEW, _SEVERAL, _SEVERAL, _MANY)
-_HALF_BACKWARD = (_FEW, (2048, 8, 16), _FEW, _MANY, _MANY, _MANY)
-_MEDIUM_BACKWARD = (1024, 4, 64)
+# programs per multiprocessor, the fastest seen on an H200 from 2^23 elements on. In a half type what computes more than
+# it loads takes smaller programs, and so does what has no sums.
+_FEW, _SEVERAL, _MANY = (1024, 4, 64), (2048, 8, 32), (2048, 4, 16)
+_BACKWARD = (_FEW, _SEVERAL, _SEVERAL, _MANY, _MANY, _MANY)
+_SLOW_IN_HALF = (NormalCdf, MishGate, Log1pUnit)
+_MEDIUM_BACKWARD = (1024, 4, 4)  # with sums, from 2^16 elements on
 # Largest number of programs that share one strip of columns or one channel in the first stage of a sum.
 SPLITS = 128
 
@@ -272,7 +274,7 @@ class FusedPlan:
         needed = tuple(p.name for p, need in zip(self.act.params, needs[1:], strict=False) if need)
         pattern, n, want_x = self.pattern, self.n, needs[0]
         if self.flat:
-            block, warps, per_core = _backward_shape(n, len(needed), self.dtype)
+            block, warps, per_core = _backward_shape(self.act, n, len(needed), self.dtype)
             programs = divide_up(n, block)
             if needed:
                 programs = min(programs, per_core * cores(self.device))
@@ -306,11 +308,12 @@ def _forward_block(act: Activation, dtype: torch.dtype) -> int:
     return 1024 if dtype == torch.float32 else 4096 if heavy else 2048
 
 
-def _backward_shape(n: int, sums: int, dtype: torch.dtype) -> tuple[int, int, int]:
+def _backward_shape(act: Activation, n: int, sums: int, dtype: torch.dtype) -> tuple[int, int, int]:
     """The elements of a block, the warps, and the programs per multiprocessor of a backward pass with so many sums."""
-    if n >= 1 << 23:
-        return (_BACKWARD if dtype == torch.float32 else _HALF_BACKWARD)[min(sums, 5)]
-    return _MEDIUM_BACKWARD if sums and n >= 1 << 16 else (_block(n, 1024), 4, 64)
+    if n < 1 << 23:
+        return _MEDIUM_BACKWARD if sums and n >= 1 << 16 else (_block(n, 1024), 4, 64)
+    slow = dtype != torch.float32 and act.computed.has(*_SLOW_IN_HALF)
+    return _FEW if slow else _BACKWARD[min(sums, 5)]
 
 
 def _block(n: int, most: int) -> int:

@@ -22,7 +22,11 @@ from .origins import PAPER_OF, REFERENCES
 from .places import DOCS, RECORDS
 from .status import support
 
-_COSTS = (("h200-f32.json", "H200, float32"), ("h200-bf16.json", "H200, bf16"), ("cpu-f32.json", "CPU, float32"))
+_COSTS = (
+    ("H200, float32", ("h200-f32.json", "h200-f32-layers.json")),  # the pseudocode, and the layers
+    ("H200, bf16", ("h200-bf16.json", "h200-bf16-layers.json")),
+    ("CPU, float32", ("cpu-f32.json",)),
+)
 
 
 def write_zoo(out: Path, *, bent: Collection[str] | None = None) -> None:
@@ -55,18 +59,18 @@ def page(name: str, costs: dict[str, list[str]], *, bend: bool = True) -> str:
 def read_costs() -> dict[str, list[str]]:
     """For each function the rows of a table: what it costs here, what as it is usually written, from the records."""
     costs: dict[str, list[str]] = {}
-    for file, words in _COSTS:
-        record = Record.from_json((RECORDS / file).read_text(encoding="utf-8"))
+    for words, files in _COSTS:
         rows: dict[str, dict[str, Any]] = {}
-        for row in record.rows:
-            rows.setdefault(row["function"], {})[row["variant"]] = row
+        for file in files:
+            for row in Record.from_json((RECORDS / file).read_text(encoding="utf-8")).rows:
+                rows.setdefault(row["function"], {})[row["variant"]] = row
         for name, variants in rows.items():
             ours = variants.get("softknee eager")
             if ours is None:
                 continue
             plain = [variants.get(f"pseudocode {how}") for how in ("eager", "compiled")]
             cells = [_ratio(variant) for variant in (ours, *plain)]
-            costs.setdefault(name, []).append(f"| [{words}](../records/{file}) | {' | '.join(cells)} |")
+            costs.setdefault(name, []).append(f"| [{words}](../records/{files[-1]}) | {' | '.join(cells)} |")
     return costs
 
 
