@@ -17,15 +17,13 @@ from softknee.measure import Quantity, Record
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-# Of each type the record of the pseudocode, and then that of the layers.
-RECORDS = {
-    dtype: [ROOT / f"benchmarks/records/h200-{dtype}{kind}.json" for kind in ("", "-layers")] for dtype in ("bf16", "f32")
-}
+RECORDS = ROOT / "benchmarks/records"
+DTYPES = ("bf16", "f32")
 MODELS = {
-    "a small model: a step of ViT-Tiny, 256 images of 32 x 32": ROOT / "benchmarks/records/h200-model-vit-tiny.json",
-    "a large model: a step of GPT-2, 8 x 1,024 tokens": ROOT / "benchmarks/records/h200-model-gpt2.json",
+    "a small model: a step of ViT-Tiny, 256 images of 32 x 32": RECORDS / "h200-model-vit-tiny.json",
+    "a large model: a step of GPT-2, 8 x 1,024 tokens": RECORDS / "h200-model-gpt2.json",
 }
-CPU = ROOT / "benchmarks/records/cpu-f32-1M.json"
+CPU = RECORDS / "cpu-f32-1M.json"
 SHOWN = ("srelu", "smelu", "generalized_smelu", "crrelu", "lambda_gelu", "swish", "mish", "softplus", "squaf")
 BRIEF = ("srelu", "smelu", "lambda_gelu", "crrelu", "squaf")  # one of each paper
 VARIANTS = ("softknee eager", "pseudocode eager", "pseudocode compiled")
@@ -36,14 +34,14 @@ VARIANTS = ("softknee eager", "pseudocode eager", "pseudocode compiled")
 
 def table() -> list[str]:
     """The lines of the whole table, for docs/speed.md."""
-    header = ["function", *(f"{v.removesuffix(' eager')}, {d}" for d in RECORDS for v in VARIANTS), "bytes held, bf16"]
+    header = ["function", *(f"{v.removesuffix(' eager')}, {d}" for d in DTYPES for v in VARIANTS), "bytes held, bf16"]
     lines, rows = _head(header), _rows()
     for name in SHOWN:
-        cells = [_cell(rows[dtype, name, variant]) for dtype in RECORDS for variant in VARIANTS]
+        cells = [_cell(rows[dtype, name, variant]) for dtype in DTYPES for variant in VARIANTS]
         held = ", ".join(f"{rows['bf16', name, variant]['held']:.0f}" for variant in VARIANTS)
         lines.append(f"| {name} | {' | '.join(cells)} | {held} |")
     for name in ("relu", "gelu", "silu"):
-        cells = [cell for dtype in RECORDS for cell in (_cell(rows[dtype, name, "torch"]), "", "")]
+        cells = [cell for dtype in DTYPES for cell in (_cell(rows[dtype, name, "torch"]), "", "")]
         held = f"{rows['bf16', name, 'torch']['held']:.0f}"
         lines.append(f"| torch's own {name} | {' | '.join(cells)} | {held} |")
     return lines
@@ -52,7 +50,7 @@ def table() -> list[str]:
 def short_table() -> list[str]:
     """The lines of the table in the README: one function of each paper beside GELU, in four places."""
     lines = _head(["beside GELU", *(f"[{name}](docs/zoo/{name}.md)" for name in BRIEF)])
-    kernels, cpu = _by_function(RECORDS["bf16"][-1]), _by_function(CPU)
+    kernels, cpu = _by_function(RECORDS / "h200-bf16-layers.json"), _by_function(CPU)
     lines.append(_beside("a kernel: 64M numbers in bf16, forward and backward", kernels, "forward_backward"))
     for what, path in MODELS.items():
         before, *swaps = Record.from_json(path.read_text(encoding="utf-8")).rows
@@ -85,9 +83,9 @@ def _head(header: list[str]) -> list[str]:
 def _rows() -> dict[tuple[str, str, str], Mapping[str, Any]]:
     return {
         (dtype, row["function"], row["variant"]): row
-        for dtype, paths in RECORDS.items()
-        for path in paths
-        for row in Record.from_json(path.read_text(encoding="utf-8")).rows
+        for dtype in DTYPES
+        for kind in ("", "-layers")  # the pseudocode, and then the layers
+        for row in Record.from_json((RECORDS / f"h200-{dtype}{kind}.json").read_text(encoding="utf-8")).rows
     }
 
 

@@ -37,7 +37,7 @@ def said(page: str) -> str:
 
 
 def record(name: str) -> Record:
-    return Record.from_json((RECORDS["bf16"].parent / name).read_text(encoding="utf-8"))
+    return Record.from_json((RECORDS / name).read_text(encoding="utf-8"))
 
 
 # -- code -------------------------------------------------------------------------------------------------
@@ -136,8 +136,8 @@ def test_what_soft_quantisation_costs_is_what_the_records_say() -> None:
     for path, form in (
         (folder / "h200-model-vit-table-10.json", "takes {:.3f} times as long as with GELU in float32"),
         (folder / "h200-model-vit-squaf-bf16.json", "and {:.2f} times in bf16"),
-        (RECORDS["bf16"].parent / "h200-model-vit-squaf-64.json", "takes the time, {:.2f} times"),
-        (RECORDS["bf16"].parent / "h200-model-vit-squaf-bf16-slow-host.json", "the step in bf16 took {:.2f} times"),
+        (RECORDS / "h200-model-vit-squaf-64.json", "takes the time, {:.2f} times"),
+        (RECORDS / "h200-model-vit-squaf-bf16-slow-host.json", "the step in bf16 took {:.2f} times"),
     ):
         first, *others = Record.from_json(path.read_text(encoding="utf-8")).rows
         soft = next(row for row in others if row["variant"] in ("after", "squaf(k=16, q=0.25, z=gelu, learn=all)"))
@@ -241,7 +241,7 @@ def test_the_tours_comment_on_the_knob_is_true() -> None:
 def test_every_record_that_is_named_is_there_and_readable() -> None:
     pages = [TEXT, *(page.read_text(encoding="utf-8") for page in (*DOCS.glob("*.md"), *DOCS.glob("guides/*.md")))]
     named = {name for page in pages for name in re.findall(r"\((?:\.\./)*benchmarks/records/([\w.-]+\.json)\)", page)}
-    there = {path.name for path in RECORDS["bf16"].parent.glob("*.json")}
+    there = {path.name for path in RECORDS.glob("*.json")}
     assert named == there
     for name in named:
         assert record(name).rows
