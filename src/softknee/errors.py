@@ -4,9 +4,11 @@ Each message is a full sentence that names the cause and the cure. Catch `Softkn
 that softknee raises on purpose, or the built-in kind (`ValueError`, `KeyError`, `TypeError`) as usual.
 """
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -79,6 +81,51 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A half sentence with the nearest known names, or an empty string when none is near."""
     near = get_close_matches(str(name).lower(), list(dict.fromkeys(known)), n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(repr(match) for match in near)}?" if near else ""
+
+
+def check_whole(what: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
+    """The whole number that an argument must be.
+
+    >>> check_whole("fit: k", 0)
+    Traceback (most recent call last):
+    softknee.errors.ParameterError: fit: k must be a whole number of at least 1, and 0 was given.
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        words = f"of at least {least}" if most is None else f"from {least} to {most:,}"
+        raise ParameterError(f"{what} must be a whole number {words}, and {value!r} was given.")
+    return int(value)
+
+
+def check_number(
+    what: str, value: Any, *, least: float = -math.inf, above: float = -math.inf, most: float = math.inf
+) -> float:
+    """The finite number that an argument must be.
+
+    >>> check_number("fit: q", -1, above=0)
+    Traceback (most recent call last):
+    softknee.errors.ParameterError: fit: q must be a finite number above 0, and -1 was given.
+    """
+    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not (above < value <= most and value >= least):
+        limits = [f" of at least {least:g}"] * (least > -math.inf) + [f" above {above:g}"] * (above > -math.inf)
+        limits += [f" and at most {most:g}"] * (most < math.inf)
+        raise ParameterError(f"{what} must be a finite number{''.join(limits)}, and {value!r} was given.")
+    return float(value)
+
+
+def check_choice(what: str, value: Any, choices: Iterable[str]) -> str:
+    """The word that an argument must be.
+
+    >>> check_choice("fit: error", "max", ["sup", "mean_square"])
+    Traceback (most recent call last):
+    softknee.errors.ParameterError: fit: error must be 'sup' or 'mean_square', and 'max' was given.
+    """
+    known = list(choices)
+    if not isinstance(value, str) or value not in known:
+        words = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}" if len(known) > 1 else repr(known[0])
+        raise ParameterError(f"{what} must be {words}, and {value!r} was given.{did_you_mean(value, known)}")
+    return value
 
 
 def need_package(name: str, purpose: str, extra: str, otherwise: str = "") -> Any:

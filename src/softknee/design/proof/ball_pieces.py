@@ -31,6 +31,7 @@ from .balls import (
     Program,
     Span,
     as_rational,
+    as_sympy,
     collected,
     constant,
     proves_zero,
@@ -84,11 +85,7 @@ class Patch:
 
     def end_point(self, side: int) -> Expr:
         """t at the lower (-1) or upper (1) end as an exact SymPy number."""
-        end = self.hi if side > 0 else self.lo
-        if not end.is_finite():
-            return oo if end > 0 else -oo
-        exact = as_rational(end)
-        return sympy.Rational(int(exact.p), int(exact.q))
+        return as_sympy(self.hi if side > 0 else self.lo)
 
     def at_end(self, side: int, order: int) -> Expr:
         """The one-sided derivative at an end as an exact SymPy number, in textbook functions."""
