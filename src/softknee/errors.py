@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 
@@ -83,49 +83,28 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(repr(match) for match in near)}?" if near else ""
 
 
-def check_whole(what: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
-    """The whole number that an argument must be.
-
-    >>> check_whole("fit: k", 0)
-    Traceback (most recent call last):
-    softknee.errors.ParameterError: fit: k must be a whole number of at least 1, and 0 was given.
-    """
+def require_count(title: str, name: str, value: Any, *, least: int = 1, most: int | None = None) -> None:
+    """Raise unless this is a whole number of at least `least`, and at most `most` where that is given."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
+    if not whole or int(value) < least or (most is not None and int(value) > most):
         words = f"of at least {least}" if most is None else f"from {least} to {most:,}"
-        raise ParameterError(f"{what} must be a whole number {words}, and {value!r} was given.")
-    return int(value)
+        raise ParameterError(f"{title}: {name} must be a whole number {words}, and {value!r} was given.")
 
 
-def check_number(
-    what: str, value: Any, *, least: float = -math.inf, above: float = -math.inf, most: float = math.inf
-) -> float:
-    """The finite number that an argument must be.
-
-    >>> check_number("fit: q", -1, above=0)
-    Traceback (most recent call last):
-    softknee.errors.ParameterError: fit: q must be a finite number above 0, and -1 was given.
-    """
-    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or not (above < value <= most and value >= least):
-        limits = [f" of at least {least:g}"] * (least > -math.inf) + [f" above {above:g}"] * (above > -math.inf)
-        limits += [f" and at most {most:g}"] * (most < math.inf)
-        raise ParameterError(f"{what} must be a finite number{''.join(limits)}, and {value!r} was given.")
-    return float(value)
+def require_number(title: str, name: str, value: Any, *, zero: bool = False, most: float = math.inf) -> None:
+    """Raise unless this is a finite number above 0, or of at least 0 with `zero`, and at most `most`."""
+    real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not real or not (0 < value < math.inf or (zero and value == 0)) or value > most:
+        words = ("of at least 0" if zero else "above 0") + (f" and at most {most:g}" if most < math.inf else "")
+        raise ParameterError(f"{title}: {name} must be a finite number {words}, and {value!r} was given.")
 
 
-def check_choice(what: str, value: Any, choices: Iterable[str]) -> str:
-    """The word that an argument must be.
-
-    >>> check_choice("fit: error", "max", ["sup", "mean_square"])
-    Traceback (most recent call last):
-    softknee.errors.ParameterError: fit: error must be 'sup' or 'mean_square', and 'max' was given.
-    """
+def require_choice(title: str, name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raise unless this is one of a few words."""
     known = list(choices)
     if not isinstance(value, str) or value not in known:
-        words = f"{', '.join(map(repr, known[:-1]))} or {known[-1]!r}" if len(known) > 1 else repr(known[0])
-        raise ParameterError(f"{what} must be {words}, and {value!r} was given.{did_you_mean(value, known)}")
-    return value
+        words = " or ".join(map(repr, known))
+        raise ParameterError(f"{title}: {name} must be {words}, and {value!r} was given.{did_you_mean(value, known)}")
 
 
 def need_package(name: str, purpose: str, extra: str, otherwise: str = "") -> Any:

@@ -31,10 +31,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError, ParameterError, require_count, require_number
 from .make import make
 from .module import Pointwise
-from .parameters import leaf_of_graph, refuse_script, require_count, require_model, require_number, require_tensor
+from .parameters import leaf_of_graph, refuse_script, require_model, require_tensor
 
 if TYPE_CHECKING:
     from .kan_forms import ClosedForms

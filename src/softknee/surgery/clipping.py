@@ -16,8 +16,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError
-from ..nn.parameters import require_model, require_number
+from ..errors import InputError, ParameterError, require_number
+from ..nn.parameters import require_model
 from .finding.identify import GATES
 from .finding.sites import Site, sites
 from .swapping.swap import choose

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError, first_line
-from ..nn.parameters import require_count
+from ..errors import InputError, ParameterError, first_line, require_count
 from .losses import Loss, read_loss
 from .schedules import Schedule, read_table
 

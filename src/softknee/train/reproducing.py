@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..devices import need_device
-from ..errors import InputError, ParameterError, did_you_mean
-from ..nn.parameters import Held, Parameterised, require_number
+from ..errors import InputError, ParameterError, did_you_mean, require_number
+from ..nn.parameters import Held, Parameterised
 from ..spec.constraints import NARROWEST, WIDEST, AtLeastOne, Positive
 from ..surgery.modules import activation_modules
 from .arguments import read_examples, read_seeds

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import InputError, ParameterError
+from ...errors import InputError, ParameterError, require_count, require_number
 from ...spec import Activation, Claims, x
 from ...spec.algebra import Expr, Float, Piecewise, sympy
 from ...spec.precision import to_digits
@@ -136,14 +136,11 @@ def eafo_descent(
 
 
 def _check(*, steps: int, knots: int, floor: float, rate: float) -> None:
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise ParameterError(f"eafo_descent: steps must be a whole number, 0 or more, and {steps!r} was given.")
-    if isinstance(knots, bool) or not isinstance(knots, int) or not 4 <= knots <= 512:
-        raise ParameterError(f"eafo_descent: knots must be a whole number from 4 to 512, and {knots!r} was given.")
+    require_count("eafo_descent", "steps", steps, least=0)
+    require_count("eafo_descent", "knots", knots, least=4, most=512)
     if not isinstance(floor, int | float) or not 0 < floor < 1:
         raise ParameterError(f"eafo_descent: floor must lie strictly between 0 and 1, and {floor!r} was given.")
-    if not isinstance(rate, int | float) or not 0 < rate <= 10:
-        raise ParameterError(f"eafo_descent: rate must lie above 0 and at most at 10, and {rate!r} was given.")
+    require_number("eafo_descent", "rate", rate, most=10)
 
 
 def _function(f: Any, params: dict[str, Any]) -> Callable[[Tensor], Tensor]:

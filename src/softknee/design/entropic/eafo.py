@@ -24,7 +24,7 @@ import torch
 from sympy.core.expr import AtomicExpr
 from torch import Tensor
 
-from ...errors import DefinitionError, ParameterError
+from ...errors import DefinitionError, ParameterError, require_choice
 from ...registry import holds
 from ...spec import Activation, Expm1, Param, elementary, real, x
 from ...spec.algebra import Expr, Float, Piecewise, Rational, oo, pi, sqrt, sympy
@@ -448,8 +448,7 @@ def eafo(
 
     Reference: the EAFO paper, sections 2.3 and 2.4 and appendix F.
     """
-    if flat not in FLAT:
-        raise ParameterError(f"eafo: flat is one of {', '.join(map(repr, FLAT))}, and {flat!r} was given.")
+    require_choice("eafo", "flat", flat, FLAT)
     act = definition_of(f, needed_by="eafo")
     if act.implicit is not None:
         raise DefinitionError(f"{act.name} is given by its inverse; eafo needs a formula in x.")

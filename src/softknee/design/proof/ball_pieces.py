@@ -16,7 +16,7 @@ from typing import Any
 
 from sympy.calculus.util import continuous_domain
 
-from ...errors import DefinitionError, ParameterError
+from ...errors import DefinitionError, ParameterError, require_count
 from ...registry import get
 from ...spec import Activation, Implicit, Param, Sigmoid, SoftTable, elementary
 from ...spec import primitives as p
@@ -599,8 +599,7 @@ def _grid(
         alpha = usual["alpha"] if arguments.get("q") is None and arguments.get("alpha") is None else spread
     z = arguments.get("z")
     k = arguments.get("k", len(z) // 2 if isinstance(z, list | tuple) else act.options["k"])
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ParameterError(f"{act.name}: k must be a whole number of at least 1, and {k!r} was given.")
+    require_count(act.name, "k", k)
     return [q * i for i in range(-k, k + 1)], alpha, k, {"k": k, "q": q}
 
 
@@ -626,7 +625,7 @@ def _half_window(
         return None if window // 2 >= k else window // 2
     if window is None:
         return None
-    if isinstance(window, bool) or not isinstance(window, int) or window < 3 or window % 2 == 0:
+    if not isinstance(window, int) or window < 3 or window % 2 == 0:
         raise ParameterError(
             f"{act.name}: window must be an odd number (3, 5, 7, ...), 'auto' or None, and {window!r} was given."
         )
