@@ -63,7 +63,7 @@ def test_what_cannot_be_measured_is_said():
         entropies(nn.Sequential(nn.Linear(2, 2)), [torch.ones(2, 2)])
     with pytest.raises(sk.InputError, match="nothing to go by"):
         entropies(net, [])
-    with pytest.raises(sk.ParameterError, match="positive width"):
+    with pytest.raises(sk.ParameterError, match="above 0"):
         entropies(net, [torch.ones(1, 1)], width=0.0)
 
 

@@ -21,13 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from ..design.entropic.entropy import spacing_entropy
-from ..errors import InputError, ParameterError
+from ..errors import InputError, ParameterError, require_count
 from ..nn import Squaf
 from ..nn.rate import marginal_of
 from ..surgery import sites
 from ..surgery.modules import refuse_one_batch
 from .entropy import watch
-from .inputs import is_count
 
 _MANY = 16  # times as many numbers as are sampled: from there on keys are not drawn for all of them
 
@@ -122,10 +121,9 @@ def activity(
     (True, (1,))
     """
     refuse_one_batch(batches)
-    if not is_count(samples, least=32):
-        raise ParameterError(f"samples is a whole number of at least 32, and {samples!r} was given.")
-    if dim is not None and not is_count(dim, least=-99, most=99):
-        raise ParameterError(f"dim is a whole number, the dimension that units lie along, and {dim!r} was given.")
+    require_count("activity", "samples", samples, least=32)
+    if dim is not None:
+        require_count("activity", "dim", dim, least=-99, most=99)
     watched, skipped = _watched_sites(model, where, example)
     for site in watched.values():
         site.dim, site.samples = dim, samples
