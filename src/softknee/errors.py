@@ -83,12 +83,16 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(repr(match) for match in near)}?" if near else ""
 
 
+def _named(title: str, name: str) -> str:
+    return f"{title}: {name}" if title else name
+
+
 def require_count(title: str, name: str, value: Any, *, least: int = 1, most: int | None = None) -> None:
     """Raise unless this is a whole number of at least `least`, and at most `most` where that is given."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or int(value) < least or (most is not None and int(value) > most):
         words = f"of at least {least}" if most is None else f"from {least} to {most:,}"
-        raise ParameterError(f"{title}: {name} must be a whole number {words}, and {value!r} was given.")
+        raise ParameterError(f"{_named(title, name)} must be a whole number {words}, and {value!r} was given.")
 
 
 def require_number(title: str, name: str, value: Any, *, zero: bool = False, most: float = math.inf) -> None:
@@ -96,7 +100,7 @@ def require_number(title: str, name: str, value: Any, *, zero: bool = False, mos
     real = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not real or not (0 < value < math.inf or (zero and value == 0)) or value > most:
         words = ("of at least 0" if zero else "above 0") + (f" and at most {most:g}" if most < math.inf else "")
-        raise ParameterError(f"{title}: {name} must be a finite number {words}, and {value!r} was given.")
+        raise ParameterError(f"{_named(title, name)} must be a finite number {words}, and {value!r} was given.")
 
 
 def require_choice(title: str, name: str, value: Any, choices: Iterable[str]) -> None:
@@ -104,7 +108,9 @@ def require_choice(title: str, name: str, value: Any, choices: Iterable[str]) ->
     known = list(choices)
     if not isinstance(value, str) or value not in known:
         words = " or ".join(map(repr, known))
-        raise ParameterError(f"{title}: {name} must be {words}, and {value!r} was given.{did_you_mean(value, known)}")
+        raise ParameterError(
+            f"{_named(title, name)} must be {words}, and {value!r} was given.{did_you_mean(value, known)}"
+        )
 
 
 def need_package(name: str, purpose: str, extra: str, otherwise: str = "") -> Any:

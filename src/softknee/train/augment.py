@@ -409,7 +409,7 @@ def read_shape(given: Sequence[int] | None) -> tuple[int, int, int] | None:
     if not isinstance(given, list | tuple) or len(given) != 3:
         raise ParameterError(f"shape must be channels, height and width, such as (1, 28, 28), not {given!r}.")
     for size in given:
-        require_count("Augment", "each number of shape", size)
+        require_count("", "each number of shape", size)
     channels, height, width = given
     return channels, height, width
 
@@ -470,11 +470,11 @@ class Augment:
         seeds: Sequence[int] = (0,),
     ) -> None:
         for name, value in (("crop", crop), ("from_step", from_step), ("classes", classes or 1)):
-            require_count("Augment", name, value, least=0)
+            require_count("", name, value, least=0)
         for name, value in (("mixup", mixup), ("cutmix", cutmix)):
-            require_number("Augment", name, value, zero=True)
+            require_number("", name, value, zero=True)
         for name, value in (("erasing", erasing), ("smoothing", smoothing), ("probability", probability)):
-            require_number("Augment", name, value, zero=True, most=1)
+            require_number("", name, value, zero=True, most=1)
         self.crop, self.from_step, self.classes, self.flip = crop, from_step, classes, bool(flip)
         self.mixup, self.cutmix, self.erasing = float(mixup), float(cutmix), float(erasing)
         self.smoothing, self.probability = float(smoothing), float(probability)
