@@ -236,6 +236,51 @@ def _left_as_it_was(model: nn.Module) -> Iterator[None]:
                 module._buffers[name] = buffer
 
 
+_MANY = 16  # times as many numbers as are kept: from there on keys are not drawn for all of them
+
+
+class Reservoir:
+    """Keeps the finite numbers with the smallest random keys: a uniform sample of everything that has gone by."""
+
+    def __init__(self, size: int, seed: int = 0) -> None:
+        self.size, self._generator = size, torch.Generator().manual_seed(seed)
+        self.values, self._keys = torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
+        self.rows = torch.empty(0, dtype=torch.int64)
+
+    def add(self, x: Tensor, row_of: Callable[[Tensor], Tensor] = torch.zeros_like) -> None:
+        """See the numbers of a tensor; `row_of` gives what is kept beside each, from its place in the flat tensor."""
+        flat = x.detach().reshape(-1)
+        if flat.numel() >= _MANY * self.size:
+            keys, places = smallest_keys(flat.numel(), self.size, self._generator)
+        else:
+            keys = torch.rand(flat.numel(), generator=self._generator, dtype=torch.float64)
+            keys, places = keys.topk(min(self.size, len(keys)), largest=False)
+        values = flat[places.to(flat.device)].double().cpu()
+        finite = values.isfinite()
+        keys = torch.cat([self._keys, keys[finite]])
+        self._keys, kept = keys.topk(min(self.size, len(keys)), largest=False)
+        self.values = torch.cat([self.values, values[finite]])[kept]
+        self.rows = torch.cat([self.rows, row_of(places)[finite]])[kept]
+
+
+def smallest_keys(count: int, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The smallest `size` of `count` uniform keys and the places that have them, without drawing all of the keys.
+
+    The smallest of n uniform numbers are E_1/S, (E_1 + E_2)/S ... with S the sum of n + 1 exponential numbers, of which
+    the last n + 1 - size together have a gamma distribution (here by its normal limit: n is at least some hundred
+    thousand). Which places have them is a set drawn without any preference.
+    """
+    small = torch.empty(size, dtype=torch.float64).exponential_(generator=generator).cumsum(0)
+    others = count + 1 - size
+    rest = others + math.sqrt(others) * float(torch.randn(1, generator=generator, dtype=torch.float64))
+    indices = torch.empty(0, dtype=torch.int64)
+    while len(indices) < size:
+        more = torch.randint(count, (size + size // 8,), generator=generator)
+        indices = torch.cat([indices, more]).unique()
+    chosen = indices[torch.randperm(len(indices), generator=generator)[:size]]
+    return small / (small[-1] + rest), chosen
+
+
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in a value, also inside lists, tuples and mappings."""
     if isinstance(value, Tensor):
