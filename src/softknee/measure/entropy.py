@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, require_count, require_number
 from ..surgery import sites
-from ..surgery.modules import not_compiled, quietly, refuse_one_batch, run_all
+from ..surgery.modules import quietly, refuse_one_batch, run_all
 
 # -- watching what goes into the activations of a model, and what comes out of them -------------------------
 
@@ -42,7 +42,6 @@ class Watcher(Protocol):
 def watch(model: nn.Module, batches: Iterable[Any], watched: Mapping[nn.Module, Watcher]) -> int:
     """Run every batch in eval mode, each module watched by its watcher; returns how many batches there were."""
     with ExitStack() as stack:
-        stack.enter_context(not_compiled())  # a compiled model would not call hooks that came after it
         stack.enter_context(quietly(model, {module: watcher.before for module, watcher in watched.items()}))
         for module, watcher in watched.items():
             stack.callback(module.register_forward_hook(_output_hook(watcher.after)).remove)

@@ -95,17 +95,35 @@ def not_compiled() -> AbstractContextManager[Any]:
 
 
 @contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode, no gradients, nothing compiled; modes and random numbers are as before at the end."""
+def restored(model: nn.Module) -> Iterator[None]:
+    """Modes, buffers and random numbers are as before at the end."""
     modes = {module: module.training for module in model.modules()}
+    buffers = [
+        (module, name, buffer, buffer.detach().clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
     devices = sorted({p.device.index or 0 for p in (*model.parameters(), *model.buffers()) if p.device.type == "cuda"})
     try:
-        model.eval()
-        with torch.random.fork_rng(devices=devices), torch.no_grad(), not_compiled():
+        with torch.random.fork_rng(devices=devices):
             yield
     finally:
         for module, training in modes.items():
             module.training = training
+        with torch.no_grad():
+            for module, name, buffer, before in buffers:
+                if buffer.device.type != "meta" and not torch.equal(buffer, before):
+                    buffer.copy_(before)
+                module._buffers[name] = buffer
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode, no gradients, nothing compiled; the model is as before at the end."""
+    with restored(model), torch.no_grad(), not_compiled():
+        model.eval()
+        yield
 
 
 @contextlib.contextmanager
@@ -183,7 +201,9 @@ def run_example(
             f"yourself first."
         )
     try:
-        with _left_as_it_was(model), inside or contextlib.nullcontext():
+        with evaluating(model), warnings.catch_warnings(), inside or contextlib.nullcontext():
+            # What a model has to say of a run without gradients is not for the user's ears.
+            warnings.simplefilter("ignore")
             return _call_with(model, example)
     except Exception as error:
         line = first_line(error) if str(error).strip() else ""
@@ -212,28 +232,6 @@ def _copied_example(example: Any) -> Any:
     if isinstance(example, Mapping):
         return {name: _copied_example(value) for name, value in example.items()}
     return [_copied_example(value) for value in example] if type(example) in (list, tuple) else example
-
-
-@contextlib.contextmanager
-def _left_as_it_was(model: nn.Module) -> Iterator[None]:
-    """`evaluating` (batch norm would count the example, and dropout make two runs differ), with buffers put back."""
-    buffers = [
-        (module, name, buffer, buffer.detach().clone())
-        for module in model.modules()
-        for name, buffer in module._buffers.items()
-        if buffer is not None
-    ]
-    try:
-        with evaluating(model), warnings.catch_warnings():
-            # What a model has to say of a run without gradients is not for the user's ears.
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        with torch.no_grad():
-            for module, name, buffer, before in buffers:
-                if buffer.device.type != "meta" and not torch.equal(buffer, before):
-                    buffer.copy_(before)
-                module._buffers[name] = buffer
 
 
 _MANY = 16  # times as many numbers as are kept: from there on keys are not drawn for all of them
