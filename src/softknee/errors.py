@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -97,20 +97,19 @@ def require_count(title: str, name: str, value: Any, *, least: int = 1, most: in
 
 def require_number(title: str, name: str, value: Any, *, zero: bool = False, most: float = math.inf) -> None:
     """Raise unless this is a finite number above 0, or of at least 0 with `zero`, and at most `most`."""
-    real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    real = isinstance(value, Real) and not isinstance(value, bool)
     if not real or not (0 < value < math.inf or (zero and value == 0)) or value > most:
         words = ("of at least 0" if zero else "above 0") + (f" and at most {most:g}" if most < math.inf else "")
         raise ParameterError(f"{_named(title, name)} must be a finite number {words}, and {value!r} was given.")
 
 
 def require_choice(title: str, name: str, value: Any, choices: Iterable[str]) -> None:
-    """Raise unless this is one of a few words."""
+    """Raise unless this is one of two words or more."""
     known = list(choices)
     if not isinstance(value, str) or value not in known:
-        words = " or ".join(map(repr, known))
-        raise ParameterError(
-            f"{_named(title, name)} must be {words}, and {value!r} was given.{did_you_mean(value, known)}"
-        )
+        *others, last = map(repr, known)
+        words, near = f"{', '.join(others)} or {last}", did_you_mean(value, known)
+        raise ParameterError(f"{_named(title, name)} must be {words}, and {value!r} was given.{near}")
 
 
 def need_package(name: str, purpose: str, extra: str, otherwise: str = "") -> Any:
