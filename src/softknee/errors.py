@@ -97,8 +97,8 @@ def require_count(title: str, name: str, value: Any, *, least: int = 1, most: in
 
 def require_number(title: str, name: str, value: Any, *, zero: bool = False, most: float = math.inf) -> None:
     """Raise unless this is a finite number above 0, or of at least 0 with `zero`, and at most `most`."""
-    real = isinstance(value, Real) and not isinstance(value, bool)
-    if not real or not (0 < value < math.inf or (zero and value == 0)) or value > most:
+    number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not (0 < number < math.inf or (zero and number == 0)) or number > most:
         words = ("of at least 0" if zero else "above 0") + (f" and at most {most:g}" if most < math.inf else "")
         raise ParameterError(f"{_named(title, name)} must be a finite number {words}, and {value!r} was given.")
 
