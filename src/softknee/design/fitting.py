@@ -521,13 +521,9 @@ class Fitted:
 def finished(task: Task, solution: Solution) -> Fitted:
     """The result, with what has to be said of it."""
     ends = (solution.k + _STEPS_OUT) * solution.q * torch.tensor([-1.0, 1.0], dtype=torch.float64)
-    steps = torch.arange(-solution.k, solution.k + 1, dtype=torch.float64)
-    shares = task.shares(ends, k=solution.k, q=solution.q, alpha=solution.alpha)
-    away = ends[:, None] - steps * solution.q
-    push = -solution.alpha * away.sign() if task.weights == "laplacian" else -2 * solution.alpha * away
-    # The slope of a softmax mean is the covariance of z with the slopes of the exponents.
-    off = push - (shares * push).sum(1, keepdim=True)
-    slopes = (shares * off * (solution.z - (shares * solution.z).sum(1, keepdim=True))).sum(1)
+    with torch.enable_grad():
+        curve = task.shares(ends.requires_grad_(), k=solution.k, q=solution.q, alpha=solution.alpha) @ solution.z
+        (slopes,) = torch.autograd.grad(curve.sum(), ends)
     return Fitted(
         **vars(solution),
         bound=_bound(task, solution),
