@@ -435,7 +435,7 @@ def test_a_bound_that_stops_a_swap_is_in_its_report():
         ("srelu", {}, InputError, "which needs a run; give example="),
         ("srelu", {"example": INPUTS, "delta": 0.5}, ParameterError, "leave it out, or .* calibrate=0.5"),
         ("srelu(delta=0.5)", {"example": INPUTS}, ParameterError, "calibrate sets delta, and delta=0.5 was given"),
-        ("srelu", {"example": INPUTS, "calibrate": -1.0}, ParameterError, "must be a number above 0"),
+        ("srelu", {"example": INPUTS, "calibrate": -1.0}, ParameterError, "must be a finite number above 0"),
         ("crrelu", {"example": INPUTS}, InputError, "eps of crrelu is neither a width nor a hardness .* Leave it out"),
         ("tanh", {"example": INPUTS}, InputError, "nothing to set at '1': tanh has no knob"),
         ("srelu", {"example": torch.zeros(4, 2)}, InputError, "Half or more of the pre-activations"),

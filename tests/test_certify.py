@@ -15,9 +15,10 @@ import torch
 from sympy import Piecewise, exp
 
 import softknee as sk
+from checked_claims import check_claims
 from helpers import ZOO, ordinary_values
 from softknee.design.proof.certificate import Certificate, Enclosure
-from softknee.design.proof.certify import certify, check_claims, range_of
+from softknee.design.proof.certify import certify, range_of
 from softknee.spec import Activation, AtLeastOne, Between, Claims, Param, Positive, Sigmoid, v, x
 from softknee.spec.reference import evaluate
 

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from sympy import Piecewise, exp, sin, sqrt
 
 import softknee as sk
+from checked_claims import check_claims
 from softknee.design import definition
 from softknee.design.proof.balls import factored
 from softknee.design.proof.certificate import Certificate, Enclosure
-from softknee.design.proof.certify import certify, check_claims
+from softknee.design.proof.certify import certify
 from softknee.spec import Activation, Sigmoid, positive, x
 
 

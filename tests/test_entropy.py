@@ -12,7 +12,7 @@ from torch import nn
 import softknee as sk
 from softknee.lab.studies.running import run_trial
 from softknee.measure import activity, entropies
-from softknee.measure.activity import _smallest_keys
+from softknee.surgery.modules import smallest_keys
 from trial_models import examples, trial
 
 NORMAL = math.log(math.sqrt(2 * math.pi * math.e))
@@ -63,7 +63,7 @@ def test_what_cannot_be_measured_is_said():
         entropies(nn.Sequential(nn.Linear(2, 2)), [torch.ones(2, 2)])
     with pytest.raises(sk.InputError, match="nothing to go by"):
         entropies(net, [])
-    with pytest.raises(sk.ParameterError, match="positive width"):
+    with pytest.raises(sk.ParameterError, match="above 0"):
         entropies(net, [torch.ones(1, 1)], width=0.0)
 
 
@@ -86,7 +86,7 @@ def test_a_study_measures_it_before_and_after_training():
 
 def test_the_smallest_keys_without_drawing_all():
     generator = torch.Generator().manual_seed(0)
-    runs = [_smallest_keys(100_000, 500, generator) for _ in range(200)]
+    runs = [smallest_keys(100_000, 500, generator) for _ in range(200)]
     largest = [float(keys[-1]) for keys, _ in runs]
     # Number k of n uniform numbers in order has the beta distribution (k, n + 1 - k).
     assert scipy.stats.kstest(largest, scipy.stats.beta(500, 99_501).cdf).pvalue > 0.001

@@ -233,15 +233,15 @@ GOOD = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
         (GOOD[0], [0, 1], {}, "have shape"),
         (GOOD[:, :1], [0, 0], {}, "two labels or more"),
         (GOOD[:0], [], {}, "have shape"),
-        (GOOD, [0, 1, 1], {}, "2 whole numbers"),
-        (GOOD, [0.0, 1.0], {}, "2 whole numbers"),
-        (GOOD, [0j, 1j], {}, "2 whole numbers"),
+        (GOOD, [0, 1, 1], {}, "Labels are whole numbers|each of 2 examples"),
+        (GOOD, [0.0, 1.0], {}, "Labels are whole numbers|each of 2 examples"),
+        (GOOD, [0j, 1j], {}, "Labels are whole numbers|each of 2 examples"),
         (GOOD, [0, 2], {}, "between 0 and 1"),
         (GOOD, [-1, 0], {}, "between 0 and 1"),
         (GOOD * torch.nan, [0, 1], {}, "diverged"),
         (GOOD * torch.inf, [0, 1], {"logits": True}, "diverged"),
         (GOOD * 5, [0, 1], {}, "logits=True"),
-        ("predictions", [0, 1], {}, "tensors or arrays"),
+        ("predictions", [0, 1], {}, "tensor or an array"),
     ],
 )
 def test_refusals(measured: Any, probs: Any, labels: Any, more: dict[str, Any], words: str):
@@ -264,7 +264,7 @@ def test_other_refusals():
     with pytest.raises(sk.ParameterError, match="'width' or 'mass'"):
         expected_calibration_error(GOOD, [0, 1], scheme="size")  # type: ignore[arg-type]
     for bins in (0, 2.5, True):
-        with pytest.raises(sk.ParameterError, match="at least 1"):
+        with pytest.raises(sk.ParameterError, match="from 1 to"):
             reliability(GOOD, [0, 1], bins=bins)  # type: ignore[arg-type]
     for measured in (accuracy, auc, log_loss, expected_calibration_error):
         with pytest.raises(sk.ParameterError, match="such as"):

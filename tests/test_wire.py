@@ -137,7 +137,7 @@ def test_bytes_of_any_kind_and_an_expected_length() -> None:
     with pytest.raises(InputError, match="bytes"):
         decode("SKNW")  # type: ignore[arg-type]
     for wrong in ("a", None, True, 8.0, -1):
-        with pytest.raises(ParameterError, match="decode: most is a whole number of symbols"):
+        with pytest.raises(ParameterError, match="decode: most must be a whole number"):
             decode(data, most=wrong)  # type: ignore[arg-type]
 
 

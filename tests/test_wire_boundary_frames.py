@@ -112,7 +112,7 @@ def test_misuse_is_told():
         sk.wire.Boundary(layer, to=1, coder="hufman")
     with pytest.raises(ParameterError, match="float32 or bfloat16"):
         sk.wire.Boundary(layer, to=1, gradients=torch.float16)
-    with pytest.raises(ParameterError, match="Boundary: most is a whole number of symbols, 0 or more, and 'a'"):
+    with pytest.raises(ParameterError, match="Boundary: most must be a whole number of at least 0, and 'a'"):
         sk.wire.Boundary(frm=0, most="a")  # pyright: ignore
     with pytest.raises(ParameterError, match="init_process_group"):
         sk.wire.Boundary(layer, to=1)

@@ -4,9 +4,11 @@ Each message is a full sentence that names the cause and the cure. Catch `Softkn
 that softknee raises on purpose, or the built-in kind (`ValueError`, `KeyError`, `TypeError`) as usual.
 """
 
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -79,6 +81,35 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A half sentence with the nearest known names, or an empty string when none is near."""
     near = get_close_matches(str(name).lower(), list(dict.fromkeys(known)), n=3, cutoff=0.6)
     return f" Did you mean {' or '.join(repr(match) for match in near)}?" if near else ""
+
+
+def _named(title: str, name: str) -> str:
+    return f"{title}: {name}" if title else name
+
+
+def require_count(title: str, name: str, value: Any, *, least: int = 1, most: int | None = None) -> None:
+    """Raise unless this is a whole number of at least `least`, and at most `most` where that is given."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or int(value) < least or (most is not None and int(value) > most):
+        words = f"of at least {least}" if most is None else f"from {least} to {most:,}"
+        raise ParameterError(f"{_named(title, name)} must be a whole number {words}, and {value!r} was given.")
+
+
+def require_number(title: str, name: str, value: Any, *, zero: bool = False, most: float = math.inf) -> None:
+    """Raise unless this is a finite number above 0, or of at least 0 with `zero`, and at most `most`."""
+    number: Any = value if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not (0 < number < math.inf or (zero and number == 0)) or number > most:
+        words = ("of at least 0" if zero else "above 0") + (f" and at most {most:g}" if most < math.inf else "")
+        raise ParameterError(f"{_named(title, name)} must be a finite number {words}, and {value!r} was given.")
+
+
+def require_choice(title: str, name: str, value: Any, choices: Iterable[str]) -> None:
+    """Raise unless this is one of two words or more."""
+    known = list(choices)
+    if not isinstance(value, str) or value not in known:
+        *others, last = map(repr, known)
+        words, near = f"{', '.join(others)} or {last}", did_you_mean(value, known)
+        raise ParameterError(f"{_named(title, name)} must be {words}, and {value!r} was given.{near}")
 
 
 def need_package(name: str, purpose: str, extra: str, otherwise: str = "") -> Any:

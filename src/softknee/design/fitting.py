@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, ParameterError, SoftkneeError
+from ..errors import InputError, ParameterError, SoftkneeError, require_choice, require_count, require_number
 from ..registry import get, service
 from ..spec import Activation, Rowwise, SoftTable
 from ..spec.algebra import sympy
@@ -23,8 +23,6 @@ from .quadrature import legendre_rule
 # Directions of z that move the function by less than this share of what the strongest direction does are left alone:
 # a table may then be ten thousand times its own effect, which float32 still computes to 1e-3 of it.
 _WEAKEST = 1e-4
-_TABLE_NODES = 12
-_TABLE_LOOKS = 16  # places per panel at which the error is looked at
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,51 +69,17 @@ def fit_table(
     >>> fit.z.shape, fit.error < fit.sampled / 2
     (torch.Size([33]), True)
     """
-    _check_table(k, q, alpha, weights, window)
+    require_count("fit_table", "k", k)
+    _check("fit_table", {}, {"q": q, "alpha": alpha}, weights, window)
     reach = (k + 0.5) * q
-    low = -reach if low is None else float(low)
-    high = reach if high is None else float(high)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ParameterError(
-            f"fit_table: low must be below high, both finite numbers, and {low!r}, {high!r} were given."
-        )
+    low, high = _ends(-reach if low is None else low, reach if high is None else high, title="fit_table")
     curve, seams = curve_of(target)
-    halves = [q * i / 2 for i in range(-2 * k - 1, 2 * k + 2)]
-    edges = sorted({low, high, *(edge for edge in [*halves, *seams] if low < edge < high)})
-    nodes, node_weights = on_panels(edges, *legendre_rule(_TABLE_NODES))
-    points = q * torch.arange(-k, k + 1, dtype=torch.float64)
-    sampled = values_of(curve, points)
-    design = shares_of(nodes, k=k, q=q, alpha=alpha, weights=weights, window=window)
-    root = node_weights.sqrt()[:, None]
-    missing = values_of(curve, nodes) - design @ sampled
-    correction = torch.linalg.lstsq(root * design, root * missing[:, None], rcond=_WEAKEST, driver="gelsd").solution
-    z = sampled + correction[:, 0]
-    looks, _ = on_panels(edges, *even(_TABLE_LOOKS))
-    shares = shares_of(looks, k=k, q=q, alpha=alpha, weights=weights, window=window)
-    truth = values_of(curve, looks)
-    rms = ((missing - design @ correction[:, 0]).square() @ node_weights / (high - low)).sqrt()
-    return TableFit(
-        z=z,
-        error=float((shares @ z - truth).abs().max()),
-        rms=float(rms),
-        sampled=float((shares @ sampled - truth).abs().max()),
-        low=low,
-        high=high,
-    )
-
-
-def _check_table(k: Any, q: Any, alpha: Any, weights: Any, window: Any) -> None:
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ParameterError(f"fit_table: k must be a whole number of at least 1, and {k!r} was given.")
-    for name, value in (("q", q), ("alpha", alpha)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise ParameterError(f"fit_table: {name} must be a finite number above 0, and {value!r} was given.")
-    if weights not in ("gaussian", "laplacian"):
-        raise ParameterError(f"fit_table: weights must be 'gaussian' or 'laplacian', and {weights!r} was given.")
-    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 3 or not window % 2):
-        raise ParameterError(
-            f"fit_table: window must be an odd number of points (3, 5, ...) or None, and {window!r} was given."
-        )
+    wanted = Target("", low, high, curve, seams, None, title="fit_table", nodes=12, looks=16, panels=1)
+    task = Task(wanted, weights, window, "sup")
+    sampled = task.target.values(q * torch.arange(-k, k + 1, dtype=torch.float64))
+    fitted, rows = solve(task, k=k, q=q, alpha=alpha, start=sampled)
+    error = _judged(task, rows, k=k, q=q, alpha=alpha, z=sampled).sup
+    return TableFit(fitted.z, fitted.sup, math.sqrt(fitted.mean_square), error, low, high)
 
 
 def curve_of(target: Any, *, title: str = "fit_table") -> tuple[Callable[[Any], Any], tuple[float, ...]]:
@@ -199,11 +163,6 @@ def even(count: int) -> tuple[Tensor, Tensor]:
     return nodes, torch.full_like(nodes, 2 / count)
 
 
-_NODES = 8
-_LOOKS = 12  # places per panel at which the error is looked at
-_SMALLEST_PANELS = 32
-
-
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Where SQUAF and its target are compared: places with masses for the mean square, places for the largest error."""
@@ -223,6 +182,9 @@ class Target:
     seams:     where it may bend.
     lipschitz: a Lipschitz constant, where one is known.
     samples:   (x, y) inside [low, high], or None for a function.
+    title:     what the user called, for errors.
+    nodes, looks: places per panel for the mean square and for the largest error.
+    panels:    the least number of panels, for a target that is not simple between its seams.
     """
 
     name: str
@@ -232,6 +194,10 @@ class Target:
     seams: tuple[float, ...]
     lipschitz: float | None
     samples: tuple[Tensor, Tensor] | None = None
+    title: str = "fit"
+    nodes: int = 8
+    looks: int = 12
+    panels: int = 32
 
     @property
     def reach(self) -> float:
@@ -240,7 +206,7 @@ class Target:
     def edges(self, *, k: int, q: float) -> list[float]:
         """Where SQUAF or the target may bend or jump, and enough between for a target that is not that simple."""
         halves = [q * i / 2 for i in range(-2 * k - 1, 2 * k + 2)]
-        evenly = [self.low + (self.high - self.low) * i / _SMALLEST_PANELS for i in range(_SMALLEST_PANELS)]
+        evenly = [self.low + (self.high - self.low) * i / self.panels for i in range(1, self.panels)]
         inner = (edge for edge in [*halves, *self.seams, *evenly] if self.low < edge < self.high)
         return sorted({self.low, self.high, *inner})
 
@@ -249,13 +215,13 @@ class Target:
             x, y = self.samples
             return Rows(x, y, torch.full_like(x, 1 / len(x)), x, y)
         edges = self.edges(k=k, q=q)
-        x, mass = on_panels(edges, *legendre_rule(_NODES))
-        look_x, _ = on_panels(edges, *even(_LOOKS))
+        x, mass = on_panels(edges, *legendre_rule(self.nodes))
+        look_x, _ = on_panels(edges, *even(self.looks))
         values = self.values(torch.cat([x, look_x]))
         return Rows(x, values[: len(x)], mass / (self.high - self.low), look_x, values[len(x) :])
 
     def values(self, at: Tensor) -> Tensor:
-        return values_of(self.curve, at, title="fit")
+        return values_of(self.curve, at, title=self.title)
 
 
 def read_target(target: Any, *, low: float | None, high: float | None, lipschitz: float | None) -> Target:
@@ -265,17 +231,17 @@ def read_target(target: Any, *, low: float | None, high: float | None, lipschitz
     if low is None or high is None:
         raise ParameterError("fit: low and high say where the function is to be fitted; give both.")
     low, high = _ends(low, high)
-    if lipschitz is not None and not 0 <= lipschitz < math.inf:
-        raise ParameterError(f"fit: lipschitz must be a finite number of at least 0, and {lipschitz!r} was given.")
+    if lipschitz is not None:
+        require_number("fit", "lipschitz", lipschitz, zero=True)
     curve, seams = curve_of(target, title="fit")
     name = target if isinstance(target, str) else getattr(target, "name", None) or "the function"
     return Target(name, low, high, curve, seams, _claimed(target) if lipschitz is None else float(lipschitz))
 
 
-def _ends(low: Any, high: Any) -> tuple[float, float]:
+def _ends(low: Any, high: Any, title: str = "fit") -> tuple[float, float]:
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (low, high))
-    if not numbers or not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ParameterError(f"fit: low must be below high, both finite numbers, and {low!r}, {high!r} were given.")
+    if not numbers or not -math.inf < low < high < math.inf:
+        raise ParameterError(f"{title}: low must be below high, both finite numbers, and {low!r}, {high!r} were given.")
     return float(low), float(high)
 
 
@@ -364,12 +330,12 @@ class Task:
         return softness / q if self.weights == "laplacian" else softness / q**2
 
 
-def solve(task: Task, *, k: int, q: float, alpha: float) -> tuple[Solution, Rows]:
-    """The table of least mean square."""
+def solve(task: Task, *, k: int, q: float, alpha: float, start: Tensor | None = None) -> tuple[Solution, Rows]:
+    """The table of least mean square, as a correction of `start`: by default the target at the points of the grid."""
     rows = task.target.rows(k=k, q=q)
-    start = task.target.values(
-        (q * torch.arange(-k, k + 1, dtype=torch.float64)).clamp(task.target.low, task.target.high)
-    )
+    if start is None:
+        points = q * torch.arange(-k, k + 1, dtype=torch.float64)
+        start = task.target.values(points.clamp(task.target.low, task.target.high))
     design = task.shares(rows.x, k=k, q=q, alpha=alpha)
     z = start + _least_squares(design, rows.y - design @ start, rows.mass)
     return _judged(task, rows, k=k, q=q, alpha=alpha, z=z), rows
@@ -540,14 +506,8 @@ class Fitted:
     @property
     def starts(self) -> dict[str, Any]:
         """The arguments with which `sk.nn.Squaf` and `sk.nn.make("squaf", ...)` build it."""
-        return {
-            "k": self.k,
-            "q": self.q,
-            "alpha": self.alpha,
-            "z": self.z.clone(),
-            "window": self.window,
-            "weights": self.weights,
-        }
+        names = ("k", "q", "alpha", "window", "weights")
+        return {"z": self.z.clone(), **{name: getattr(self, name) for name in names}}
 
     def module(self, *, learn: bool | str | Iterable[str] = False, **arguments: Any) -> Any:
         """It as a module; `learn`, `per`, `size`, `device`, `dtype` and the others as in `sk.nn.Squaf`."""
@@ -561,21 +521,12 @@ class Fitted:
 def finished(task: Task, solution: Solution) -> Fitted:
     """The result, with what has to be said of it."""
     ends = (solution.k + _STEPS_OUT) * solution.q * torch.tensor([-1.0, 1.0], dtype=torch.float64)
-    steps = torch.arange(-solution.k, solution.k + 1, dtype=torch.float64)
-    shares = task.shares(ends, k=solution.k, q=solution.q, alpha=solution.alpha)
-    away = ends[:, None] - steps * solution.q
-    push = -solution.alpha * away.sign() if task.weights == "laplacian" else -2 * solution.alpha * away
-    # The slope of a softmax mean is the covariance of z with the slopes of the exponents.
-    off = push - (shares * push).sum(1, keepdim=True)
-    slopes = (shares * off * (solution.z - (shares * solution.z).sum(1, keepdim=True))).sum(1)
+    with torch.enable_grad():
+        curve = task.shares(ends.requires_grad_(), k=solution.k, q=solution.q, alpha=solution.alpha) @ solution.z
+        (slopes,) = torch.autograd.grad(curve.sum(), ends)
     return Fitted(
-        k=solution.k,
-        q=solution.q,
-        alpha=solution.alpha,
-        z=solution.z,
-        sup=solution.sup,
+        **vars(solution),
         bound=_bound(task, solution),
-        mean_square=solution.mean_square,
         slopes_outside=(float(slopes[0]), float(slopes[1])),
         low=task.target.low,
         high=task.target.high,
@@ -676,7 +627,10 @@ def fit(
     >>> found.module(learn="z").learned
     ('z',)
     """
-    _check(k=k, q=q, alpha=alpha, tolerance=tolerance, error=error, weights=weights, window=window, largest=largest)
+    if k is None and tolerance is None:
+        raise ParameterError("fit: give k for the best of one size, or a tolerance for the smallest that reaches it.")
+    require_choice("fit", "error", error, ("sup", "mean_square"))
+    _check("fit", {"k": k, "largest": largest}, {"q": q, "alpha": alpha, "tolerance": tolerance}, weights, window)
     read = read_target(target, low=low, high=high, lipschitz=lipschitz)
     if read.reach == 0:
         raise ParameterError("fit: [low, high] has no point beside 0.")
@@ -767,24 +721,16 @@ def start(
     )
 
 
-def _check(**arguments: Any) -> None:
-    k, tolerance, window = arguments["k"], arguments["tolerance"], arguments["window"]
-    if k is None and tolerance is None:
-        raise ParameterError("fit: give k for the best of one size, or a tolerance for the smallest that reaches it.")
-    for name in ("k", "largest"):
-        value = arguments[name]
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise ParameterError(f"fit: {name} must be a whole number of at least 1, and {value!r} was given.")
-    for name in ("q", "alpha", "tolerance"):
-        value = arguments[name]
-        wrong = isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf
-        if value is not None and wrong:
-            raise ParameterError(f"fit: {name} must be a finite number above 0, and {value!r} was given.")
-    if arguments["error"] not in ("sup", "mean_square"):
-        raise ParameterError(f"fit: error must be 'sup' or 'mean_square', and {arguments['error']!r} was given.")
-    if arguments["weights"] not in ("gaussian", "laplacian"):
-        raise ParameterError(f"fit: weights must be 'gaussian' or 'laplacian', and {arguments['weights']!r} was given.")
-    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 3 or not window % 2):
+def _check(title: str, counts: dict[str, Any], numbers: dict[str, Any], weights: Any, window: Any) -> None:
+    """Refuse arguments that no SQUAF has; a count or a number may be left out."""
+    for name, value in counts.items():
+        if value is not None:
+            require_count(title, name, value)
+    for name, value in numbers.items():
+        if value is not None:
+            require_number(title, name, value)
+    require_choice(title, "weights", weights, ("gaussian", "laplacian"))
+    if window is not None and (not isinstance(window, int) or window < 3 or window % 2 == 0):
         raise ParameterError(
-            f"fit: window must be an odd number of points (3, 5, ...) or None for all, and {window!r} was given."
+            f"{title}: window must be an odd number of points (3, 5, ...) or None for all, and {window!r} was given."
         )

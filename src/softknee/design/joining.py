@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -351,22 +351,16 @@ def guarded(
     return Activation(name, formula, stable=Guarded(bare, better), **fields)
 
 
-@dataclass(frozen=True)
-class Guarded(Mapping[Index, Expr]):
-    """What is computed for the value and each derivative, made when asked for."""
+@dataclass(eq=False)
+class Guarded:
+    """What is computed for the value and each derivative."""
 
     bare: Activation
     better: Callable[[Index], Expr | None] | None = None
 
-    def __getitem__(self, index: Index) -> Expr:
+    def __call__(self, index: Index) -> Expr:
         form = self.better(index) if self.better else None
         return guard(self.bare.partial(*index).bound_formula) if form is None else form
-
-    def __iter__(self) -> Iterator[Index]:
-        return iter([()])
-
-    def __len__(self) -> int:
-        return 1
 
 
 SMOOTHEST = 4

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..errors import DefinitionError, ParameterError
+from ..errors import DefinitionError, ParameterError, require_choice
 from ..registry import get
 from ..spec import Activation, elementary, x
 from ..spec.algebra import Expr, Symbol, sympy
@@ -46,8 +46,7 @@ def with_limit(f: str | Activation, limit: str = "relu", *, knob: str | Sequence
     """
     act = definition_of(f, needed_by="with_limit")
     knobs = (knob,) if isinstance(knob, str) else tuple(knob)
-    if limit not in HOMOGENEOUS:
-        raise ParameterError(f"with_limit: the limit is one of {', '.join(HOMOGENEOUS)}, and {limit!r} was given.")
+    require_choice("with_limit", "the limit", limit, HOMOGENEOUS)
     if act.index or act.implicit is not None:
         raise DefinitionError(f"with_limit takes a function with a formula in x, and {act.name} is none.")
     if not knobs:

@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError, did_you_mean
-from ..nn.parameters import require_number
+from ..errors import InputError, ParameterError, did_you_mean, require_number
 from ..nn.row_norm import row_norm
 from .data.criteo import BUCKETS, CATEGORIES, EMBEDDINGS, NUMBERS
 from .networks import new_activation, whole_numbers

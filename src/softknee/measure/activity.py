@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -21,15 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from ..design.entropic.entropy import spacing_entropy
-from ..errors import InputError, ParameterError
+from ..errors import InputError, ParameterError, require_count
 from ..nn import Squaf
 from ..nn.rate import marginal_of
 from ..surgery import sites
-from ..surgery.modules import refuse_one_batch
+from ..surgery.modules import Reservoir, refuse_one_batch
 from .entropy import watch
-from .inputs import is_count
-
-_MANY = 16  # times as many numbers as are sampled: from there on keys are not drawn for all of them
 
 
 @dataclass(frozen=True)
@@ -122,13 +119,10 @@ def activity(
     (True, (1,))
     """
     refuse_one_batch(batches)
-    if not is_count(samples, least=32):
-        raise ParameterError(f"samples is a whole number of at least 32, and {samples!r} was given.")
-    if dim is not None and not is_count(dim, least=-99, most=99):
-        raise ParameterError(f"dim is a whole number, the dimension that units lie along, and {dim!r} was given.")
-    watched, skipped = _watched_sites(model, where, example)
-    for site in watched.values():
-        site.dim, site.samples = dim, samples
+    require_count("activity", "samples", samples, least=32)
+    if dim is not None:
+        require_count("activity", "dim", dim, least=-99, most=99)
+    watched, skipped = _watched_sites(model, where, example, dim, samples)
     count = watch(model, batches, watched)
     if not count:
         raise InputError("batches was empty, so that there is nothing to go by.")
@@ -140,7 +134,7 @@ def activity(
 
 
 def _watched_sites(
-    model: nn.Module, where: str | Iterable[str] | None, example: Any
+    model: nn.Module, where: str | Iterable[str] | None, example: Any, dim: int | None, samples: int
 ) -> tuple[dict[nn.Module, _Site], dict[str, str]]:
     """The modules to watch, each once, and what cannot be watched."""
     patterns = ["*"] if where is None else _patterns(where)
@@ -151,7 +145,7 @@ def _watched_sites(
     for site in chosen:
         module = site.place.old
         if isinstance(module, nn.Module):
-            watched.setdefault(module, _Site(site.path, site.activation, module))
+            watched.setdefault(module, _Site(site.path, site.activation, module, dim, Reservoir(samples)))
         else:
             skipped[site.path] = "It is a function called inside forward; make it a module with sk.swap_ to watch it."
     if not watched:
@@ -181,21 +175,18 @@ class _Site:
     path: str
     activation: str
     module: nn.Module
-    dim: int | None = None
-    samples: int = 0
+    dim: int | None
+    reservoir: Reservoir
     elements: int = 0
     zeros: int = 0
     alive: Tensor | None = None
     points: Tensor | None = None  # of a SQUAF: the sum of P(.|x) over what was seen
-    keys: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
-    sampled: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
-    generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
 
     def before(self, x: Tensor) -> None:
         """The pre-activations, before an inplace activation overwrites them."""
         if not bool(x.isfinite().all()):
             raise InputError(f"A pre-activation of {self.path!r} is NaN or infinite; check the batches and the model.")
-        self._sample(x.detach().flatten())
+        self.reservoir.add(x)
         if isinstance(self.module, Squaf):
             here = marginal_of(self.module, x).double().cpu() * x.numel()
             self.points = here if self.points is None else self.points + here
@@ -217,25 +208,10 @@ class _Site:
             )
         self.alive = alive if self.alive is None else self.alive | alive
 
-    def _sample(self, x: Tensor) -> None:
-        """Every number gets a random key, and those with the smallest keys are kept: each is as likely as any other."""
-        if len(x) >= _MANY * self.samples:
-            keys, index = _smallest_keys(len(x), self.samples, self.generator)
-            x = x[index.to(x.device)]
-        else:
-            keys = torch.rand(len(x), generator=self.generator, dtype=torch.float64)
-        if len(keys) > self.samples:
-            keys, index = keys.topk(self.samples, largest=False)
-            x = x[index.to(x.device)]
-        self.keys, self.sampled = torch.cat([self.keys, keys]), torch.cat([self.sampled, x.cpu().double()])
-        if len(self.keys) > self.samples:
-            self.keys, index = self.keys.topk(self.samples, largest=False)
-            self.sampled = self.sampled[index]
-
     def finished(self) -> SiteActivity:
         dead = () if self.alive is None else tuple((~self.alive).nonzero().flatten().tolist())
         try:
-            entropy = spacing_entropy(self.sampled)
+            entropy = spacing_entropy(self.reservoir.values)
         except InputError:  # too few, or so many equal ones that they have no density
             entropy = None
         return SiteActivity(
@@ -248,24 +224,6 @@ class _Site:
             entropy=entropy if entropy is not None and math.isfinite(entropy) else None,
             rate=None if self.points is None else _bits(self.points),
         )
-
-
-def _smallest_keys(count: int, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """The smallest `size` of `count` uniform keys and the places that have them, without drawing all of the keys.
-
-    The smallest of n uniform numbers are E_1/S, (E_1 + E_2)/S ... with S the sum of n + 1 exponential numbers, of which
-    the last n + 1 - size together have a gamma distribution (here by its normal limit: n is at least some hundred
-    thousand). Which places have them is a set drawn without any preference.
-    """
-    small = torch.empty(size, dtype=torch.float64).exponential_(generator=generator).cumsum(0)
-    others = count + 1 - size
-    rest = others + math.sqrt(others) * float(torch.randn(1, generator=generator, dtype=torch.float64))
-    indices = torch.empty(0, dtype=torch.int64)
-    while len(indices) < size:
-        more = torch.randint(count, (size + size // 8,), generator=generator)
-        indices = torch.cat([indices, more]).unique()
-    chosen = indices[torch.randperm(len(indices), generator=generator)[:size]]
-    return small / (small[-1] + rest), chosen
 
 
 def _bits(points: Tensor) -> float:

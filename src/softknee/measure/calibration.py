@@ -17,9 +17,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import ParameterError
+from ..errors import require_choice, require_count
 from .estimate import Score, score
-from .inputs import check_word, is_count
 from .scores import read, refuse_sums
 
 Scheme = Literal["width", "mass"]
@@ -80,9 +79,8 @@ def _judged(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
 
 
 def _bins(sure: Tensor, right: Tensor, *, bins: int, scheme: str) -> tuple[Bin, ...]:
-    if not is_count(bins, least=1, most=_MOST_BINS):
-        raise ParameterError(f"bins is a whole number of at least 1 and at most {_MOST_BINS:,}, not {bins!r}.")
-    check_word("scheme", scheme, ("width", "mass"))
+    require_count("calibration", "bins", bins, most=_MOST_BINS)
+    require_choice("calibration", "scheme", scheme, ("width", "mass"))
     if scheme == "width":
         # The borders as the numbers b/B themselves: a confidence of exactly 0.8 belongs below the border 12/15.
         borders = torch.tensor([b / bins for b in range(1, bins)], dtype=torch.float64)

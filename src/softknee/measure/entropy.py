@@ -24,10 +24,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError, require_count, require_number
 from ..surgery import sites
-from ..surgery.modules import not_compiled, quietly, refuse_one_batch, run_all
-from .inputs import as_number, is_count
+from ..surgery.modules import quietly, refuse_one_batch, run_all
 
 # -- watching what goes into the activations of a model, and what comes out of them -------------------------
 
@@ -43,7 +42,6 @@ class Watcher(Protocol):
 def watch(model: nn.Module, batches: Iterable[Any], watched: Mapping[nn.Module, Watcher]) -> int:
     """Run every batch in eval mode, each module watched by its watcher; returns how many batches there were."""
     with ExitStack() as stack:
-        stack.enter_context(not_compiled())  # a compiled model would not call hooks that came after it
         stack.enter_context(quietly(model, {module: watcher.before for module, watcher in watched.items()}))
         for module, watcher in watched.items():
             stack.callback(module.register_forward_hook(_output_hook(watcher.after)).remove)
@@ -101,9 +99,8 @@ def entropies(
     Reference: Sun et al., "A Method on Searching Better Activation Functions", section 2.
     """
     refuse_one_batch(batches)
-    if not 0 < as_number(width) < math.inf or not is_count(samples, least=1):
-        raise ParameterError(f"entropies needs cells of a positive width and a sample, not {width!r} and {samples!r}.")
-    width = float(width)
+    require_number("entropies", "width", width)
+    require_count("entropies", "samples", samples)
     watched: dict[nn.Module, _Watched] = {}
     for site in sites(model):
         module = site.place.old

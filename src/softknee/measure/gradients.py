@@ -8,8 +8,7 @@ over all parameters together and for each alone, summed as the batches come (Wel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from ..nn.parameters import require_model
+from ..surgery.modules import restored
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def gradient_norms(model: nn.Module, loss: Callable[[nn.Module, Any], Tensor], b
         raise InputError(f"{type(model).__name__} has no parameter that is trained, and so no gradient.")
     whole, each = _Moments(), {name: _Moments() for name in trained}
     count = 0
-    with _restored(model):
+    with restored(model):
         for batch in batches:
             with torch.enable_grad():
                 value = loss(model, batch)
@@ -125,29 +125,6 @@ class _Moments:
     def finished(self) -> Norms:
         variance = self.squares / (self.count - 1) if self.count > 1 else None
         return Norms(self.mean, variance, self.low, self.high)
-
-
-@contextmanager
-def _restored(model: nn.Module) -> Iterator[None]:
-    """Modes, buffers and random numbers are put back at the end; `.grad` is never touched."""
-    modes = {module: module.training for module in model.modules()}
-    buffers = [
-        (module, name, buffer, buffer.detach().clone())
-        for module in model.modules()
-        for name, buffer in module._buffers.items()
-        if buffer is not None
-    ]
-    devices = sorted({value.device.index or 0 for value in (*model.parameters(), *model.buffers()) if value.is_cuda})
-    try:
-        with torch.random.fork_rng(devices=devices):
-            yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
-        with torch.no_grad():
-            for module, name, buffer, copy in buffers:
-                module._buffers[name] = buffer
-                buffer.copy_(copy)
 
 
 def _shown(value: Any) -> str:

@@ -9,6 +9,7 @@ spearman(first, second)                           # do two trainings order their
 from __future__ import annotations
 
 import math
+import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -176,11 +177,10 @@ def spearman(a: HardnessProfile | Sequence[float], b: HardnessProfile | Sequence
             f"spearman takes two profiles with the same two layers or more, and they have {len(first)} and "
             f"{len(second)}."
         )
-    x, y = _ranks(first), _ranks(second)
-    middle = (len(x) + 1) / 2
-    across = sum((p - middle) * (q - middle) for p, q in zip(x, y, strict=True))
-    spread = math.sqrt(sum((p - middle) ** 2 for p in x) * sum((q - middle) ** 2 for q in y))
-    return max(-1.0, min(across / spread, 1.0)) if spread else math.nan
+    try:
+        return max(-1.0, min(statistics.correlation(_ranks(first), _ranks(second)), 1.0))
+    except statistics.StatisticsError:  # one of them is constant
+        return math.nan
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

@@ -1,12 +1,14 @@
-"""The arguments of measurements, read in one place: numbers, yes or no, and one of a few words."""
+"""The arguments of measurements, read in one place: numbers, yes or no, and the true labels of examples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
-from ..errors import ParameterError, did_you_mean
+import torch
+from torch import Tensor
+
+from ..errors import InputError, ParameterError
 
 
 def as_number(value: Any) -> float:
@@ -25,12 +27,6 @@ def as_number(value: Any) -> float:
         return math.nan
 
 
-def is_count(value: Any, *, least: int, most: int | None = None) -> bool:
-    """Whether this is a whole number of at least the one and, where it is given, at most the other."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return whole and value >= least and (most is None or value <= most)
-
-
 def check_later(step: Any, last: float | None) -> None:
     """Refuse what is no number, or does not come after the last one of a trace (None: there is none yet)."""
     if math.isnan(as_number(step)):
@@ -45,10 +41,24 @@ def check_flag(name: str, value: Any) -> None:
         raise ParameterError(f"{name} is True or False, and {type(value).__name__} was given.")
 
 
-def check_word(name: str, value: Any, words: Iterable[str]) -> None:
-    """Refuse what is none of these words."""
-    known = list(words)
-    if not isinstance(value, str) or value not in known:
-        shown = repr(value) if isinstance(value, str) else type(value).__name__
-        near = did_you_mean(value, known) if isinstance(value, str) else ""
-        raise ParameterError(f"{name} is {' or '.join(map(repr, known))}, and {shown} was given.{near}")
+def whole_numbers(labels: Any) -> Tensor:
+    """Labels as whole numbers on the CPU."""
+    try:
+        truth = torch.as_tensor(labels).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"The labels cannot be read as an array of whole numbers: {error}.") from error
+    if truth.is_floating_point() or truth.is_complex():
+        raise InputError(f"Labels are whole numbers, and {truth.dtype} was given; convert them first.")
+    return truth.long()
+
+
+def read_labels(labels: Any, examples: int, classes: int) -> Tensor:
+    """The true label of each example, on the CPU."""
+    truth = whole_numbers(labels)
+    if tuple(truth.shape) != (examples,):
+        raise InputError(
+            f"There is one true label for each of {examples} examples, and the labels have shape {tuple(truth.shape)}."
+        )
+    if int(truth.min()) < 0 or int(truth.max()) >= classes:
+        raise InputError(f"Labels lie between 0 and {classes - 1}, not {int(truth.min())} to {int(truth.max())}.")
+    return truth

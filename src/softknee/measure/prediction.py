@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .estimate import FEWEST, Estimate, check_level, jackknife
-from .inputs import as_number
+from .inputs import as_number, read_labels, whole_numbers
 
 _CHUNK = 1_000_000  # float64 numbers worked on at a time: they stay in the cache of a processor
 
@@ -231,10 +231,10 @@ def _batches(probs: Any, labels: Any) -> Iterator[tuple[Tensor, Tensor | None]]:
     """Batches of examples, each with its labels; a whole table is one batch."""
     if not _is_stream(probs):
         predictions = _read(probs)
-        yield predictions, None if labels is None else _read_labels(labels, predictions)
+        yield predictions, None if labels is None else _labels(labels, predictions)
         return
     stream = iter(labels) if _is_stream(labels) else None
-    whole = None if labels is None or stream is not None else _whole_numbers(labels)
+    whole = None if labels is None or stream is not None else whole_numbers(labels)
     seen, ended = 0, object()
     for batch in probs:
         predictions = _read(batch)
@@ -242,10 +242,14 @@ def _batches(probs: Any, labels: Any) -> Iterator[tuple[Tensor, Tensor | None]]:
         if stream is not None and (batch_labels := next(stream, ended)) is ended:
             raise InputError(f"The labels ended after {seen} examples, and there are predictions of more.")
         seen += predictions.shape[1]
-        yield predictions, None if batch_labels is None else _read_labels(batch_labels, predictions)
+        yield predictions, None if batch_labels is None else _labels(batch_labels, predictions)
     more = len(whole) > seen if whole is not None else stream is not None and next(stream, ended) is not ended
     if more:
         raise InputError(f"There are labels of more examples than the {seen} that were predicted.")
+
+
+def _labels(labels: Any, predictions: Tensor) -> Tensor:
+    return read_labels(labels, predictions.shape[1], 2 if predictions.dim() == 2 else predictions.shape[2])
 
 
 def _is_stream(data: Any) -> bool:
@@ -281,30 +285,6 @@ def _read(predictions: Any) -> Tensor:
     if 0 in shape or (len(shape) == 3 and shape[2] < 2):
         raise InputError(f"Predictions for at least 1 example and 2 labels are needed, and the shape is {shape}.")
     return values
-
-
-def _whole_numbers(labels: Any) -> Tensor:
-    try:
-        truth = torch.as_tensor(labels).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"The labels cannot be read as an array of whole numbers: {error}.") from error
-    if truth.is_floating_point() or truth.is_complex():
-        raise InputError(f"Labels are whole numbers, and {truth.dtype} was given; convert them first.")
-    return truth
-
-
-def _read_labels(labels: Any, predictions: Tensor) -> Tensor:
-    truth = _whole_numbers(labels)
-    if tuple(truth.shape) != (predictions.shape[1],):
-        raise InputError(
-            f"There is one true label for each of {predictions.shape[1]} examples, and the labels have shape "
-            f"{tuple(truth.shape)}."
-        )
-    count = 2 if predictions.dim() == 2 else predictions.shape[2]
-    truth = truth.long()
-    if int(truth.min()) < 0 or int(truth.max()) >= count:
-        raise InputError(f"Labels lie between 0 and {count - 1}, not {int(truth.min())} to {int(truth.max())}.")
-    return truth
 
 
 def _refuse_unfit(part: Tensor, allowed: float) -> None:

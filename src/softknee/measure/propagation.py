@@ -15,6 +15,7 @@ weights far from the edge a variance may change for ever.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -23,9 +24,9 @@ from torch import Tensor
 
 from ..design.concrete import Concrete, concrete
 from ..design.gaussian import Resolved, mean_square_difference, resolve
-from ..errors import ParameterError
+from ..errors import ParameterError, require_count
 from .edge import Edge, find_edge, refuse_jumps
-from .inputs import as_number, is_count
+from .inputs import as_number
 
 # -- a table of a slow function, made only where it is evaluated often ------------------------------------
 
@@ -204,8 +205,7 @@ def propagation(
 
 def _read(depth: int, *, q: float | None, correlation: float, one_minus_c: float | None) -> float:
     """Refuse what cannot be; return 1 - c at the start."""
-    if not is_count(depth, least=1, most=_DEEPEST):
-        raise ParameterError(f"depth must be a whole number of layers from 1 to {_DEEPEST:,}, not {depth!r}.")
+    require_count("propagation", "depth", depth, most=_DEEPEST)
     if q is not None and not _WIDEST[0] < as_number(q) < _WIDEST[1]:
         raise ParameterError(f"q is a variance, a finite number above 0, and {q!r} was given.")
     e = 1 - as_number(correlation) if one_minus_c is None else as_number(one_minus_c)
@@ -282,7 +282,4 @@ def _exponent(gaps: list[float]) -> float | None:
     """The slope of the straight line through log(1 - c) against log(depth), by least squares over the last decade."""
     last = len(gaps) - 1
     points = [(math.log(k), math.log(gaps[k])) for k in range(max(1, last // 10), last + 1) if gaps[k] > 0]
-    if len(points) < 2:
-        return None
-    mean_x, mean_y = (sum(column) / len(points) for column in zip(*points, strict=True))
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
+    return statistics.linear_regression(*zip(*points, strict=True)).slope if len(points) > 1 else None

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..nn import SQUAF
 from ..nn.rate import Observed, last_observed, marginal_of
-from ..surgery.modules import not_compiled, quietly, refuse_one_batch, run_all, unwrapped
+from ..surgery.modules import quietly, refuse_one_batch, run_all, unwrapped
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def rate(model: nn.Module, batches: Iterable[Any] | None = None) -> Rate:
         return _observed_last(layers)
     refuse_one_batch(batches)
     sums = {path: _Sums(path, layer) for path, layer in layers.items()}
-    with not_compiled(), quietly(model, {site.module: site.add for site in sums.values()}):
+    with quietly(model, {site.module: site.add for site in sums.values()}):
         run_all(model, batches)
     reached = tuple(site.finished() for site in sums.values() if site.elements)
     if not reached:

@@ -20,9 +20,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, require_choice
 from .estimate import Score, score
-from .inputs import check_flag, check_word
+from .inputs import check_flag, read_labels
 
 
 def accuracy(probs: Any, labels: Any, *, logits: bool = False, level: float = 0.95) -> Score:
@@ -66,7 +66,7 @@ def ranking_loss(
     >>> sk.measure.ranking_loss(three, [0, 2], over="labels").value
     0.5
     """
-    check_word("over", over, ("examples", "labels"))
+    require_choice("ranking_loss", "over", over, ("examples", "labels"))
     predictions, truth = read(probs, labels, logits=logits)
     if over == "examples":
         wrong = 1 - _areas(predictions, truth, logits=logits)
@@ -164,9 +164,8 @@ def read(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
     check_flag("logits", logits)
     try:
         values = _tensor(probs).detach()
-        truth = torch.as_tensor(labels).detach()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"Predictions and labels must be tensors or arrays of numbers: {error}.") from error
+        raise InputError(f"Predictions must be a tensor or an array of numbers: {error}.") from error
     values = values.cpu() if values.device.type == "mps" else values  # Apple's devices have no float64
     values = values.unsqueeze(0) if values.dim() == 2 else values
     if values.dim() != 3 or 0 in values.shape or values.shape[-1] < 2 or values.is_complex():
@@ -174,17 +173,7 @@ def read(probs: Any, labels: Any, *, logits: bool) -> tuple[Tensor, Tensor]:
             f"Predictions have shape (models, examples, labels) or (examples, labels), with two labels or more, and "
             f"{tuple(values.shape)} was given."
         )
-    if truth.is_floating_point() or truth.is_complex() or tuple(truth.shape) != (values.shape[1],):
-        raise InputError(
-            f"Labels are {values.shape[1]} whole numbers, one for each example, and {tuple(truth.shape)} of "
-            f"{truth.dtype} were given."
-        )
-    values, truth = values.double(), truth.to(values.device).long()
-    if int(truth.min()) < 0 or int(truth.max()) >= values.shape[2]:
-        raise InputError(
-            f"Labels lie between 0 and {values.shape[2] - 1}, and they go from {int(truth.min())} to "
-            f"{int(truth.max())}."
-        )
+    values, truth = values.double(), read_labels(labels, values.shape[1], values.shape[2]).to(values.device)
     if bool(values.isnan().any()) or (logits and not bool(values.isfinite().all())):
         raise InputError("The predictions hold NaN or infinity; a model that diverged has no score: leave it out.")
     if not logits and (float(values.min()) < -1e-2 or float(values.max()) > 1 + 1e-2):

@@ -167,17 +167,25 @@ def _judge(
             margin=margin,
             equivalence=None if margin is None else 2.0**-seeds if inside else 1.0,
         )
-    freedom, error = seeds - 1, spread / math.sqrt(seeds)
+    return replace(
+        _t_test(mean, spread / math.sqrt(seeds), seeds - 1, seeds=seeds, margin=margin, level=level),
+        p_flips=sign_flips(differences) if flips and seeds <= MOST_FLIPPED else None,
+        effect=_hedges(seeds - 1) * mean / spread if seeds > 2 else None,
+    )
+
+
+def _t_test(
+    difference: float, error: float, freedom: float, *, seeds: int, margin: float | None, level: float
+) -> Comparison:
+    """The t-test, interval and equivalence test of a difference with this standard error."""
     reach = t_quantile(freedom, level) * error
     return Comparison(
         seeds=seeds,
-        difference=mean,
-        interval=(mean - reach, mean + reach),
-        p=2 * _above(abs(mean) / error, freedom),
-        p_flips=sign_flips(differences) if flips and seeds <= MOST_FLIPPED else None,
-        effect=_hedges(freedom) * mean / spread if freedom > 1 else None,
+        difference=difference,
+        interval=(difference - reach, difference + reach),
+        p=2 * _above(abs(difference) / error, freedom),
         margin=margin,
-        equivalence=None if margin is None else _above((margin - abs(mean)) / error, freedom),
+        equivalence=None if margin is None else _above((margin - abs(difference)) / error, freedom),
     )
 
 
@@ -204,16 +212,7 @@ def _welch(difference: float, sides: Sequence[tuple[float, int]], *, margin: flo
         ways = math.comb(sum(freedom + 1 for _, freedom in sides), seeds)
         return Comparison(seeds=seeds, difference=difference, p=1.0 if difference == 0 else 2 / ways, margin=margin)
     freedom = squared**2 / math.fsum(error**2 / own for error, own in sides)
-    error = math.sqrt(squared)
-    reach = t_quantile(freedom, level) * error
-    return Comparison(
-        seeds=seeds,
-        difference=difference,
-        interval=(difference - reach, difference + reach),
-        p=2 * _above(abs(difference) / error, freedom),
-        margin=margin,
-        equivalence=None if margin is None else _above((margin - abs(difference)) / error, freedom),
-    )
+    return _t_test(difference, math.sqrt(squared), freedom, seeds=seeds, margin=margin, level=level)
 
 
 def seeds_needed(

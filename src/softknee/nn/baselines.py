@@ -10,19 +10,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError, ParameterError, require_count, require_number
 from ..kernels import find
 from ..kernels.squaf.plain import compute_dtype
 from ..spec import VectorParam
-from .parameters import (
-    Granularity,
-    Parameterised,
-    choose_learned,
-    leaf_of_graph,
-    require_count,
-    require_number,
-    require_tensor,
-)
+from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, require_tensor
 
 
 class OneVector(Parameterised):

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from ..design.entropic.descent import EafoDescent, eafo_descent
 from ..design.entropic.spline import Spline, spline_value
-from ..errors import InputError
+from ..errors import InputError, require_count
 from ..spec import Activation
-from .parameters import leaf_of_graph, refuse_script, require_count
+from .parameters import leaf_of_graph, refuse_script
 
 # Quantiles of the normal density stand in for pre-activations until some have been seen.
 _FIRST = 4096

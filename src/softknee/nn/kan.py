@@ -31,10 +31,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError, ParameterError, require_count, require_number
 from .make import make
 from .module import Pointwise
-from .parameters import leaf_of_graph, refuse_script, require_count, require_model, require_number, require_tensor
+from .parameters import leaf_of_graph, refuse_script, require_model, require_tensor
 
 if TYPE_CHECKING:
     from .kan_forms import ClosedForms
@@ -113,9 +113,7 @@ class KANLinear(nn.Module):
         super().__init__()
         for name, count, least in (("n_in", n_in, 1), ("n_out", n_out, 1), ("grid", grid, 5)):
             require_count("KANLinear", name, count, least=least)
-        require_number("KANLinear", "sharpness", sharpness)
-        if sharpness > _SHARPEST:
-            raise ParameterError(f"KANLinear: sharpness must be at most {_SHARPEST:g}, and {sharpness!r} was given.")
+        require_number("KANLinear", "sharpness", sharpness, most=_SHARPEST)
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ParameterError(f"KANLinear: low must be below high, both finite, and {low!r}, {high!r} were given.")
         self.n_in, self.n_out, self.sharpness = int(n_in), int(n_out), float(sharpness)

@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from ..design.concrete import Curve, concrete
 from ..design.fitting import Fitted, fit
-from ..errors import ParameterError
+from ..errors import ParameterError, require_number
 from .kan import KANLinear
 from .make import make
-from .parameters import require_number
 
 # From the plainest on: the first that is near enough is taken.
 LIBRARY = (

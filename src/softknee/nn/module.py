@@ -10,7 +10,7 @@ import torch
 import torch.fx
 from torch import Tensor
 
-from ..errors import ParameterError
+from ..errors import ParameterError, require_choice, require_number
 from ..kernels import call, find, fit_shape, prepare
 from ..kernels.calls import Calls, call_with_tensors, has_kernels, lifted
 from ..kernels.inverse import Inverse, inverse_of
@@ -91,8 +91,7 @@ LEAST_THRESHOLD = 15.0
 def squared(b: Any) -> Mapping[str, Any]:
     """Keras's b of squareplus is the square of our delta."""
     number = read_number("squareplus", "b", b)
-    if not 0 < number < math.inf:
-        raise ParameterError(f"squareplus: b must be a finite number above 0, and {number!r} was given.")
+    require_number("squareplus", "b", number)
     return {"delta": math.sqrt(number)}
 
 
@@ -237,8 +236,7 @@ class Pointwise(Parameterised):
         self._inverse = self._find_inverse(self._starts)
 
     def _read_save(self, save: Any) -> str:
-        if save not in ("input", "output"):
-            raise ParameterError(f"{type(self).__name__}: save must be 'input' or 'output', and {save!r} was given.")
+        require_choice(type(self).__name__, "save", save, ("input", "output"))
         if save == "output" and self.drawn:
             raise ParameterError(
                 f"{type(self).__name__}: save='output' needs one function, and this one draws its parameter for each "

@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, NoReturn, Protocol, Self, SupportsIndex
 
 import torch
@@ -443,20 +442,6 @@ def require_model(model: Any, title: str = "") -> None:
     else:
         cure = "build or load the model first and pass that"
     raise InputError(f"{title + ': a' if title else 'A'} torch.nn.Module is needed, and {kind} was given; {cure}.")
-
-
-def require_count(title: str, name: str, value: Any, *, least: int = 1) -> None:
-    """Raise unless this is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-        raise ParameterError(f"{title}: {name} must be a whole number of at least {least}, and {value!r} was given.")
-
-
-def require_number(title: str, name: str, value: Any, *, zero: bool = False) -> None:
-    """Raise unless this is a finite number above 0, or of at least 0 with `zero`."""
-    real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not real or not (0 < value < math.inf or (zero and value == 0)):
-        words = "of at least 0" if zero else "above 0"
-        raise ParameterError(f"{title}: {name} must be a finite number {words}, and {value!r} was given.")
 
 
 def choose_learned(title: str, *, names: Sequence[str], learn: bool | str | Iterable[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError, did_you_mean
+from ..errors import InputError, ParameterError, did_you_mean, require_choice
 from ..kernels import find
 from ..kernels.calls import Calls
 from ..kernels.layout import writable
@@ -450,9 +450,7 @@ _QUICK = frozenset(cls.compute for cls in MODES.values())  # forms of `compute` 
 
 def read_mode(mode: str) -> type[SQUAF]:
     """The class of a mode, or a sentence that says which there are."""
-    if not isinstance(mode, str) or mode not in MODES:
-        near = did_you_mean(mode, list(MODES)) if isinstance(mode, str) else ""
-        raise ParameterError(f"squaf: mode must be 'soft', 'sampled' or 'step', and {mode!r} was given.{near}")
+    require_choice("squaf", "mode", mode, MODES)
     return MODES[mode]
 
 

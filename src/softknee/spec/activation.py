@@ -154,7 +154,8 @@ class Activation:
     implicit: the inverse that `v` solves.
     worked:   the same function in the form that derivatives are taken from, where that is not `formula`.
     stable:   expressions to compute instead of the derived ones, keyed by what was differentiated:
-              () is the value, ("x",) the first derivative. Same function, better rounding.
+              () is the value, ("x",) the first derivative. Same function, better rounding. Or a function from that
+              key to the expression, None where there is no better one.
     knob:     the parameter (or parameters) that hardens it as it goes to `toward`; `limit` is the
               name of the function reached there, `limit_params` that function's parameters in ours.
     variants: a named choice between definitions, such as gelu's `approximate`.
@@ -173,7 +174,7 @@ class Activation:
     inner: Inner | None = None
     implicit: Implicit | None = None
     worked: Expr | None = None
-    stable: Mapping[tuple[str, ...], Expr] = field(default_factory=dict)
+    stable: Mapping[tuple[str, ...], Expr] | Callable[[tuple[str, ...]], Expr | None] = field(default_factory=dict)
     knob: str | tuple[str, ...] | None = None
     toward: float = 0.0
     limit: str | None = None
@@ -352,7 +353,8 @@ class Activation:
     @functools.cached_property
     def computed(self) -> Expr:
         """The expression that kernels evaluate: the stable one where one is given."""
-        better = self.root.stable.get(self._index)
+        stable = self.root.stable
+        better = stable(self._index) if callable(stable) else stable.get(self._index)
         return self.bound_formula if better is None else sympy.sympify(better)
 
     def latex(self) -> str:

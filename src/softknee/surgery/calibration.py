@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..design.fitting import fit_table
-from ..errors import InputError, ParameterError, did_you_mean
+from ..errors import InputError, ParameterError, did_you_mean, require_number
 from ..nn import Squaf
 from ..nn.parameters import Parameterised, require_model
 from ..spec import Activation
@@ -341,8 +341,8 @@ def calibrate_(
     """
     require_model(model, "calibrate_")
     if fraction is not None:
-        check_fraction(fraction, "calibrate_: fraction")
-    _check_number("calibrate_: cover", cover, 0, 1)
+        require_number("calibrate_", "fraction", fraction)
+    require_number("calibrate_", "cover", cover, most=1)
     chosen = _chosen(model, where)
     kinds = {path: _kind(module) for path, module in chosen.items()}
     skipped = {path: kind for path, kind in kinds.items() if kind not in (WIDTH, HARDNESS, GRID)}
@@ -358,18 +358,6 @@ def calibrate_(
 
 
 # -- which sites, and what their knobs are ------------------------------------------------------------------------
-
-
-def check_fraction(value: Any, title: str) -> None:
-    """Refuse what is no share of a spread."""
-    _check_number(title, value, 0, math.inf)
-
-
-def _check_number(title: str, value: Any, low: float, high: float) -> None:
-    fits = isinstance(value, int | float) and not isinstance(value, bool) and low < value <= high
-    if not fits or value == math.inf:
-        limit = f" and at most {high:g}" if high < math.inf else ""
-        raise ParameterError(f"{title} must be a number above {low:g}{limit}, and {value!r} was given.")
 
 
 def _chosen(model: nn.Module, where: Any) -> dict[str, Parameterised]:

@@ -16,8 +16,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError
-from ..nn.parameters import require_model, require_number
+from ..errors import InputError, require_choice, require_number
+from ..nn.parameters import require_model
 from .finding.identify import GATES
 from .finding.sites import Site, sites
 from .swapping.swap import choose
@@ -107,8 +107,7 @@ def clip_activations_(
     """
     require_model(model, "clip_activations_")
     require_number("clip_activations_", "limit", limit)
-    if side not in SIDES:
-        raise ParameterError(f"clip_activations_: side must be 'output' or 'input', and {side!r} was given.")
+    require_choice("clip_activations_", "side", side, SIDES)
     chosen = _chosen(model, where, example)
     modules = {id(site.place.old): site.place.old for site in chosen}
     for module in modules.values():

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from ..errors import InputError
-from ..nn.parameters import Parameterised, require_model, require_number
+from ..errors import InputError, require_number
+from ..nn.parameters import Parameterised, require_model
 from .modules import unwrapped
 
 Group = dict[str, Any]

@@ -95,17 +95,35 @@ def not_compiled() -> AbstractContextManager[Any]:
 
 
 @contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode, no gradients, nothing compiled; modes and random numbers are as before at the end."""
+def restored(model: nn.Module) -> Iterator[None]:
+    """Modes, buffers and random numbers are as before at the end."""
     modes = {module: module.training for module in model.modules()}
+    buffers = [
+        (module, name, buffer, buffer.detach().clone())
+        for module in model.modules()
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
     devices = sorted({p.device.index or 0 for p in (*model.parameters(), *model.buffers()) if p.device.type == "cuda"})
     try:
-        model.eval()
-        with torch.random.fork_rng(devices=devices), torch.no_grad(), not_compiled():
+        with torch.random.fork_rng(devices=devices):
             yield
     finally:
         for module, training in modes.items():
             module.training = training
+        with torch.no_grad():
+            for module, name, buffer, before in buffers:
+                if buffer.device.type != "meta" and not torch.equal(buffer, before):
+                    buffer.copy_(before)
+                module._buffers[name] = buffer
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode, no gradients, nothing compiled; the model is as before at the end."""
+    with restored(model), torch.no_grad(), not_compiled():
+        model.eval()
+        yield
 
 
 @contextlib.contextmanager
@@ -183,7 +201,9 @@ def run_example(
             f"yourself first."
         )
     try:
-        with _left_as_it_was(model), inside or contextlib.nullcontext():
+        with evaluating(model), warnings.catch_warnings(), inside or contextlib.nullcontext():
+            # What a model has to say of a run without gradients is not for the user's ears.
+            warnings.simplefilter("ignore")
             return _call_with(model, example)
     except Exception as error:
         line = first_line(error) if str(error).strip() else ""
@@ -214,26 +234,49 @@ def _copied_example(example: Any) -> Any:
     return [_copied_example(value) for value in example] if type(example) in (list, tuple) else example
 
 
-@contextlib.contextmanager
-def _left_as_it_was(model: nn.Module) -> Iterator[None]:
-    """`evaluating` (batch norm would count the example, and dropout make two runs differ), with buffers put back."""
-    buffers = [
-        (module, name, buffer, buffer.detach().clone())
-        for module in model.modules()
-        for name, buffer in module._buffers.items()
-        if buffer is not None
-    ]
-    try:
-        with evaluating(model), warnings.catch_warnings():
-            # What a model has to say of a run without gradients is not for the user's ears.
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        with torch.no_grad():
-            for module, name, buffer, before in buffers:
-                if buffer.device.type != "meta" and not torch.equal(buffer, before):
-                    buffer.copy_(before)
-                module._buffers[name] = buffer
+_MANY = 16  # times as many numbers as are kept: from there on keys are not drawn for all of them
+
+
+class Reservoir:
+    """Keeps the finite numbers with the smallest random keys: a uniform sample of everything that has gone by."""
+
+    def __init__(self, size: int, seed: int = 0) -> None:
+        self.size, self._generator = size, torch.Generator().manual_seed(seed)
+        self.values, self._keys = torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.float64)
+        self.rows = torch.empty(0, dtype=torch.int64)
+
+    def add(self, x: Tensor, row_of: Callable[[Tensor], Tensor] = torch.zeros_like) -> None:
+        """See the numbers of a tensor; `row_of` gives what is kept beside each, from its place in the flat tensor."""
+        flat = x.detach().reshape(-1)
+        if flat.numel() >= _MANY * self.size:
+            keys, places = smallest_keys(flat.numel(), self.size, self._generator)
+        else:
+            keys = torch.rand(flat.numel(), generator=self._generator, dtype=torch.float64)
+            keys, places = keys.topk(min(self.size, len(keys)), largest=False)
+        values = flat[places.to(flat.device)].double().cpu()
+        finite = values.isfinite()
+        keys = torch.cat([self._keys, keys[finite]])
+        self._keys, kept = keys.topk(min(self.size, len(keys)), largest=False)
+        self.values = torch.cat([self.values, values[finite]])[kept]
+        self.rows = torch.cat([self.rows, row_of(places)[finite]])[kept]
+
+
+def smallest_keys(count: int, size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The smallest `size` of `count` uniform keys and the places that have them, without drawing all of the keys.
+
+    The smallest of n uniform numbers are E_1/S, (E_1 + E_2)/S ... with S the sum of n + 1 exponential numbers, of which
+    the last n + 1 - size together have a gamma distribution (here by its normal limit: n is at least some hundred
+    thousand). Which places have them is a set drawn without any preference.
+    """
+    small = torch.empty(size, dtype=torch.float64).exponential_(generator=generator).cumsum(0)
+    others = count + 1 - size
+    rest = others + math.sqrt(others) * float(torch.randn(1, generator=generator, dtype=torch.float64))
+    indices = torch.empty(0, dtype=torch.int64)
+    while len(indices) < size:
+        more = torch.randint(count, (size + size // 8,), generator=generator)
+        indices = torch.cat([indices, more]).unique()
+    chosen = indices[torch.randperm(len(indices), generator=generator)[:size]]
+    return small / (small[-1] + rest), chosen
 
 
 def tensors_in(value: Any) -> list[Tensor]:

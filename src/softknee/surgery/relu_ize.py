@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import InputError, MissingToolError, ParameterError, did_you_mean
+from ..errors import InputError, MissingToolError, ParameterError, require_choice
 from ..nn.entropic import EntropicSpline
 from ..nn.parameters import Parameterised
 from .finding.identify import uncompiled
@@ -101,10 +101,7 @@ def relu_ize_(
     1 activation would be replaced
     0  ReLU()  (moves by at most 0.188)
     """
-    if order not in ORDERS:
-        raise ParameterError(
-            f"order must be 'together' or 'layerwise', and {order!r} was given.{did_you_mean(order, ORDERS)}"
-        )
+    require_choice("relu_ize_", "order", order, ORDERS)
     if order == "layerwise" and finetune is None:
         raise ParameterError("order='layerwise' recovers after each layer, which needs finetune=.")
     if dry_run and finetune is not None:

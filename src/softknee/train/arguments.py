@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError, first_line
-from ..nn.parameters import require_count
+from ..errors import InputError, ParameterError, first_line, require_count, require_number
 from .losses import Loss, read_loss
 from .schedules import Schedule, read_table
 
@@ -27,8 +26,7 @@ def read_seeds(what: str, *, count: int, seeds: Iterable[int] | None, repeated: 
     if len(values) != count:
         raise ParameterError(f"{what}: {len(values)} seeds were given for {count} models; give one for each.")
     for seed in values:
-        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
-            raise ParameterError(f"{what}: a seed must be a whole number in [0, 2**63), and {seed!r} was given.")
+        require_count(what, "a seed", seed, least=0, most=2**63 - 1)
     if len(set(values)) < count and not repeated:
         twice = next(seed for seed in values if values.count(seed) > 1)
         raise ParameterError(f"{what}: the seed {twice} was given twice, which would make two equal models.")
@@ -116,8 +114,8 @@ def read_rate(lr: float | Sequence[float] | Tensor, *, count: int) -> Tensor:
 
 def check_clip(clip: float | None) -> None:
     """Refuse what is no bound of a norm."""
-    if clip is not None and not 0 < clip < math.inf:
-        raise ParameterError(f"clip must be a finite number above 0, or None, and {clip!r} was given.")
+    if clip is not None:
+        require_number("fit", "clip", clip)
 
 
 def read_single(given: str | Loss) -> Loss:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, ParameterError
+from ..errors import InputError, ParameterError, require_count, require_number
 from .random_keys import bits, fold, seed_keys, site_number
 from .stacked_modules import Draws
 
@@ -376,28 +377,14 @@ def shape_of(images: Any) -> str:
     return str(tuple(images.shape)) if isinstance(images, Tensor) else f"a {type(images).__name__}"
 
 
-def read_whole(name: str, value: Any, *, least: int) -> int:
-    """A whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ParameterError(f"{name} must be a whole number of at least {least}, and {value!r} was given.")
-    return value
-
-
-def read_number(name: str, value: Any, *, most: float = math.inf) -> float:
-    """A finite number from 0 to `most`."""
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    if not good or not 0 <= value <= most or math.isinf(value):
-        top = f" and at most {most:g}" if most < math.inf else ""
-        raise ParameterError(f"{name} must be a finite number of at least 0{top}, and {value!r} was given.")
-    return float(value)
-
-
 def read_pair(given: Any) -> tuple[float, float]:
     """Magnitude and deviation of RandAugment."""
     if not isinstance(given, list | tuple) or len(given) != 2:
         raise ParameterError(f"randaugment must be the magnitude and its deviation, such as (9, 0.5), not {given!r}.")
-    magnitude = read_number("randaugment's magnitude", given[0], most=LARGEST_MAGNITUDE)
-    return magnitude, read_number("randaugment's deviation", given[1])
+    magnitude, deviation = given
+    require_number("randaugment", "its magnitude", magnitude, zero=True, most=LARGEST_MAGNITUDE)
+    require_number("randaugment", "its deviation", deviation, zero=True)
+    return float(magnitude), float(deviation)
 
 
 def read_normalisation(
@@ -421,7 +408,9 @@ def read_shape(given: Sequence[int] | None) -> tuple[int, int, int] | None:
         return None
     if not isinstance(given, list | tuple) or len(given) != 3:
         raise ParameterError(f"shape must be channels, height and width, such as (1, 28, 28), not {given!r}.")
-    channels, height, width = (read_whole("each number of shape", size, least=1) for size in given)
+    for size in given:
+        require_count("", "each number of shape", size)
+    channels, height, width = given
     return channels, height, width
 
 
@@ -480,15 +469,18 @@ class Augment:
         shape: Sequence[int] | None = None,
         seeds: Sequence[int] = (0,),
     ) -> None:
-        self.crop, self.classes = read_whole("crop", crop, least=0), classes and read_whole("classes", classes, least=1)
-        self.flip = bool(flip)
-        self.mixup, self.cutmix = read_number("mixup", mixup), read_number("cutmix", cutmix)
-        self.erasing = read_number("erasing", erasing, most=1)
-        self.smoothing = read_number("smoothing", smoothing, most=1)
+        for name, value in (("crop", crop), ("from_step", from_step), ("classes", classes or 1)):
+            require_count("", name, value, least=0)
+        for name, value in (("mixup", mixup), ("cutmix", cutmix)):
+            require_number("", name, value, zero=True)
+        for name, value in (("erasing", erasing), ("smoothing", smoothing), ("probability", probability)):
+            require_number("", name, value, zero=True, most=1)
+        self.crop, self.from_step, self.classes, self.flip = crop, from_step, classes, bool(flip)
+        self.mixup, self.cutmix, self.erasing = float(mixup), float(cutmix), float(erasing)
+        self.smoothing, self.probability = float(smoothing), float(probability)
         self.randaugment = None if randaugment is None else read_pair(randaugment)
         self.mean, self.std = read_normalisation(mean, std)
-        self.probability = read_number("probability", probability, most=1)
-        self.from_step, self.shape = read_whole("from_step", from_step, least=0), read_shape(shape)
+        self.shape = read_shape(shape)
         self.seeds = tuple(seeds)
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise ParameterError(f"seeds must be different numbers, one for each replica, and {seeds!r} was given.")
@@ -620,8 +612,8 @@ class Augment:
         return self._constants[key]
 
     def __repr__(self) -> str:
-        usual: dict[str, Any] = {"crop": 0, "flip": False, "randaugment": None, "mixup": 0.0, "cutmix": 0.0}
-        usual |= {"erasing": 0.0, "classes": None, "smoothing": 0.0, "mean": None, "std": None}
-        usual |= {"probability": 1.0, "from_step": 0, "shape": None}
+        usual = {
+            name: entry.default for name, entry in inspect.signature(Augment).parameters.items() if name != "seeds"
+        }
         given = [f"{name}={getattr(self, name)!r}" for name, value in usual.items() if getattr(self, name) != value]
         return f"Augment({', '.join(given)})"

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
-from ..errors import InputError, ParameterError
-from ..nn.parameters import require_count, require_model
+from ..errors import InputError, ParameterError, require_count
+from ..nn.parameters import require_model
 from .arguments import check_clip, read_single, scalar_loss, tensor_of
 from .capture import RecordedStep
 from .program import read_precision

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError
-from ..nn.parameters import require_number
+from ..errors import InputError, ParameterError, require_number
 from .arguments import read_seeds
 from .optimizers import Own, read_options, read_own
 from .program import norms

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..errors import ParameterError, did_you_mean
-from ..nn.parameters import require_number
+from ..errors import ParameterError, did_you_mean, require_number
 from ..surgery.groups import LR_SCALE, Group, PairedOptimizer
 
 State = dict[str, list[Tensor]]

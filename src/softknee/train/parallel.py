@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..devices import need_device, read_device
-from ..errors import InputError, ParameterError, did_you_mean
+from ..errors import InputError, ParameterError, require_choice
 
 STRATEGIES = ("none", "ddp", "fsdp2")
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -59,11 +59,7 @@ def is_main() -> bool:
 
 def join(strategy: str, device: torch.device | str) -> torch.device:
     """Meet the other processes, unless that was done; the device of this process. With "none" nothing is met."""
-    if strategy not in STRATEGIES:
-        raise ParameterError(
-            f"strategy must be one of {', '.join(map(repr, STRATEGIES))}, and {strategy!r} was given."
-            f"{did_you_mean(strategy, STRATEGIES)}"
-        )
+    require_choice("", "strategy", strategy, STRATEGIES)
     if strategy == "none":
         return need_device(device)
     chosen = read_device(device)

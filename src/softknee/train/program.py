@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from ..errors import InputError, ParameterError, first_line
+from ..errors import InputError, first_line, require_choice
 from .arguments import scalar_loss, tensor_of
 from .augment import Augment
 from .capture import captured, compile_method
@@ -230,8 +230,7 @@ class SeparateGradients:
 
 def read_precision(given: str) -> torch.dtype | None:
     """The type that autocast works in; None without autocast."""
-    if given not in PRECISIONS:
-        raise ParameterError(f"precision must be {' or '.join(map(repr, PRECISIONS))}, and {given!r} was given.")
+    require_choice("fit", "precision", given, PRECISIONS)
     return PRECISIONS[given]
 
 

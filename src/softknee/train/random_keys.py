@@ -13,7 +13,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from ..errors import ParameterError
+from ..errors import ParameterError, require_count
 from ..kernels.dispatch import triton_works
 
 _MASK = 0xFFFFFFFF
@@ -41,8 +41,8 @@ def order(
     >>> order(seeds=[0], epoch=0, length=6, window=3)
     tensor([[1, 2, 0, 3, 4, 5]])
     """
-    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
-        raise ParameterError(f"order: window must be a whole number of at least 1, or None, and {window!r} was given.")
+    if window is not None:
+        require_count("order", "window", window)
     if length < 1 or epoch < 0:
         raise ParameterError(f"order: length must be at least 1 and epoch at least 0, not {length} and {epoch}.")
     if len(seeds) > 1 and length > _LONG:  # one after the other: what the sorting takes is many times the result

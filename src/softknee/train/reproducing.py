@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..devices import need_device
-from ..errors import InputError, ParameterError, did_you_mean
-from ..nn.parameters import Held, Parameterised, require_number
+from ..errors import InputError, ParameterError, did_you_mean, require_choice, require_number
+from ..nn.parameters import Held, Parameterised
 from ..spec.constraints import NARROWEST, WIDEST, AtLeastOne, Positive
 from ..surgery.modules import activation_modules
 from .arguments import read_examples, read_seeds
@@ -47,7 +47,7 @@ def dissimilarity(outputs: Tensor, *, of: str = "probabilities") -> Tensor:
     >>> dissimilarity(logits, of="log_odds")  # log-odds of 0 and 0 against -2 and 2
     tensor(2.)
     """
-    check_kind(of)
+    require_choice("dissimilarity", "of", of, KINDS)
     if outputs.dim() < 2 or not outputs.is_floating_point() or outputs.numel() == 0:
         raise InputError(
             "The outputs to compare must be of shape [M, n] or [M, n, L], models first, and floating point; they are "
@@ -55,13 +55,6 @@ def dissimilarity(outputs: Tensor, *, of: str = "probabilities") -> Tensor:
         )
     scores = scores_of(outputs, of)
     return (scores - scores.mean(0, keepdim=True)).square().flatten(2).sum(2).mean()
-
-
-def check_kind(of: str) -> None:
-    """Refuse an unknown kind of score."""
-    if of not in KINDS:
-        near = did_you_mean(of, KINDS) or f" Known are {', '.join(KINDS)}."
-        raise ParameterError(f"There is no similarity of {of!r}.{near}")
 
 
 def scores_of(outputs: Tensor, of: str) -> Tensor:
@@ -319,10 +312,8 @@ class Ensemble:
         self.seeds = read_seeds("Ensemble", count=count, seeds=seeds)
         if count < 2:
             raise ParameterError("Ensemble: a single model differs from no other; count must be at least 2.")
-        check_kind(of)
-        if objective not in OBJECTIVES:
-            near = did_you_mean(objective, OBJECTIVES) or f" Known are {', '.join(OBJECTIVES)}."
-            raise ParameterError(f"Ensemble: there is no objective called {objective!r}.{near}")
+        require_choice("Ensemble", "of", of, KINDS)
+        require_choice("Ensemble", "objective", objective, OBJECTIVES)
         require_number("Ensemble", "weight", weight, zero=True)
         self.make_model, self.count, self.device = make_model, count, need_device(device)
         self.of, self.weight, self.objective, self.share_order = of, float(weight), objective, share_order

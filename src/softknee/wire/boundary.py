@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, ParameterError, WireError, did_you_mean
+from ..errors import InputError, ParameterError, WireError, did_you_mean, require_count
 from . import packed
 from .channel import CHECK_BYTES, DEPTH, HEADER_BYTES, Channel, Frame, body_of, broadcasts, bytes_of, open_body
 from .coding import MOST_SYMBOLS, counts_of, decode, encode, entropy_of
-from .message import read_message, require_most
+from .message import read_message
 
 if TYPE_CHECKING:
     from ..nn.squaf import Chosen
@@ -173,7 +173,7 @@ class Boundary(nn.Module):
             )
         if gradients not in (torch.float32, torch.bfloat16):
             raise ParameterError(f"Boundary: gradients are sent as float32 or bfloat16, and {gradients} was given.")
-        require_most("Boundary", most)
+        require_count("Boundary", "most", most, least=0)
         self.layer, self.coder, self.gradients, self.entropy = layer, coder, gradients, entropy
         peer: Any = frm if to is None else to
         self._channel = Channel(peer, sends=to is not None, group=group, timeout=timeout, most=most)

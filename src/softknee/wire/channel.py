@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..errors import InputError, MissingToolError, ParameterError, PeerError, WireError
+from ..errors import InputError, MissingToolError, ParameterError, PeerError, WireError, require_number
 from .message import MOST_ELEMENTS, MOST_LEVELS, Reader, write_varints
 from .packed import from_bytes, to_bytes
 from .sockets import Connection
@@ -198,8 +198,7 @@ class Channel:
             raise ParameterError(
                 "A Boundary needs a process group: call torch.distributed.init_process_group in both processes first."
             )
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
-            raise ParameterError(f"Boundary: timeout is a number of seconds above 0, and {timeout!r} was given.")
+        require_number("Boundary", "timeout", timeout)
         size, rank = dist.get_world_size(group), dist.get_rank(group)
         if isinstance(peer, bool) or not isinstance(peer, int) or not 0 <= peer < size or peer == rank:
             raise ParameterError(

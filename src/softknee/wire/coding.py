@@ -12,7 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import InputError, MissingToolError, ParameterError, WireError, did_you_mean
+from ..errors import (
+    InputError,
+    MissingToolError,
+    ParameterError,
+    WireError,
+    require_choice,
+    require_count,
+)
 from . import packed
 from .message import (
     CODERS,
@@ -22,7 +29,6 @@ from .message import (
     Message,
     Reader,
     read_message,
-    require_most,
     write_varints,
 )
 from .packed import wide
@@ -81,10 +87,7 @@ def encode(
     if levels is None and probabilities is not None:
         levels = count_of(probabilities)
     level_count = require_symbols(symbols, levels)
-    if coder not in (*CODERS, "auto"):
-        raise ParameterError(
-            f"There is no coder {coder!r}.{did_you_mean(coder, [*CODERS, 'auto'])} There are {', '.join(CODERS)}, auto."
-        )
+    require_choice("encode", "coder", coder, (*CODERS, "auto"))
     weights = None if probabilities is None else weights_of(probabilities, level_count)
 
     def message(name: str, model: bytes, payload: bytes, *, shared: bool = False) -> bytes:
@@ -138,7 +141,7 @@ def decode(
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise InputError(f"A message is bytes, and this is a {type(data).__name__}.")
-    require_most("decode", most)
+    require_count("decode", "most", most, least=0)
     message = read_message(bytes(data), most=most)
     levels, count = message.levels, message.count
     dtype = message.dtype if levels - 1 <= torch.iinfo(message.dtype).max else torch.int64
@@ -184,9 +187,8 @@ def _from_tables(message: Message, probabilities: Tensor | Sequence[float] | Non
 
 def require_symbols(symbols: Tensor, levels: int | None) -> int:
     """Raise unless this is a tensor of whole numbers in [0, levels). Give the levels: as many as occur if left out."""
-    whole = isinstance(levels, int) and not isinstance(levels, bool)
-    if levels is not None and not (whole and 1 <= levels <= MOST_LEVELS):
-        raise ParameterError(f"levels is a whole number from 1 to {MOST_LEVELS:,}, and here it is {levels!r}.")
+    if levels is not None:
+        require_count("", "levels", levels, most=MOST_LEVELS)
     if not isinstance(symbols, Tensor) or symbols.dtype not in TYPES:
         what = f"a tensor of {symbols.dtype}" if isinstance(symbols, Tensor) else f"a {type(symbols).__name__}"
         raise InputError(

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..errors import ParameterError, WireError
+from ..errors import WireError
 
 MAGIC = b"SKNW"
 VERSION = 1
@@ -188,12 +188,6 @@ class Message:
 
 def _checksum(body: bytes) -> bytes:
     return zlib.crc32(body).to_bytes(_CHECKSUM_BYTES, "little")
-
-
-def require_most(title: str, most: int) -> None:
-    """Raise unless this can be a limit for the number of symbols."""
-    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-        raise ParameterError(f"{title}: most is a whole number of symbols, 0 or more, and {most!r} was given.")
 
 
 def read_message(data: bytes, *, most: int) -> Message:

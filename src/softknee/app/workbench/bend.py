@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 
@@ -75,11 +76,7 @@ def travel(function: ChosenFunction, p: Param, low: float, high: float) -> list[
     change = (rows[1:] - rows[:-1]).abs().amax(1)
     change = change / change.sum() if float(change.sum()) > 0 else torch.full_like(change, 1 / len(change))
     way = torch.cat([torch.zeros(1), ((1 - _EVEN) * change + _EVEN / len(change)).cumsum(0)]).to(torch.float64)
-    at = torch.linspace(0, float(way[-1]), KNOTS, dtype=torch.float64)
-    place = torch.searchsorted(way, at).clamp(1, len(way) - 1)
-    share = (at - way[place - 1]) / (way[place] - way[place - 1])
-    knots = values[place - 1] + share * (values[place] - values[place - 1])
-    return [float(values[0]), *knots[1:-1].tolist(), float(values[-1])]
+    return numpy.interp(numpy.linspace(0, float(way[-1]), KNOTS), way, values).tolist()
 
 
 # -- what can be dragged ----------------------------------------------------------------------------------

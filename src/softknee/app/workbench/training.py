@@ -8,7 +8,6 @@ import re
 import secrets
 import signal
 import threading
-import time
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -206,7 +205,8 @@ class Run:
         self._process = started.Process(target=train, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def _listen(self) -> None:
         try:
@@ -238,9 +238,7 @@ class Run:
         threading.Thread(target=self._insist, daemon=True).start()
 
     def _insist(self) -> None:
-        end = time.monotonic() + _PATIENCE
-        while time.monotonic() < end and self.ended is None:
-            time.sleep(0.1)
+        self._listener.join(_PATIENCE)
         if self.ended is None:
             self._process.kill()
 

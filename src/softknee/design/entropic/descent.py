@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import InputError, ParameterError
+from ...errors import InputError, ParameterError, require_count, require_number
 from ...spec import Activation, Claims, x
 from ...spec.algebra import Expr, Float, Piecewise, sympy
 from ...spec.precision import to_digits
@@ -136,14 +136,11 @@ def eafo_descent(
 
 
 def _check(*, steps: int, knots: int, floor: float, rate: float) -> None:
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise ParameterError(f"eafo_descent: steps must be a whole number, 0 or more, and {steps!r} was given.")
-    if isinstance(knots, bool) or not isinstance(knots, int) or not 4 <= knots <= 512:
-        raise ParameterError(f"eafo_descent: knots must be a whole number from 4 to 512, and {knots!r} was given.")
+    require_count("eafo_descent", "steps", steps, least=0)
+    require_count("eafo_descent", "knots", knots, least=4, most=512)
     if not isinstance(floor, int | float) or not 0 < floor < 1:
         raise ParameterError(f"eafo_descent: floor must lie strictly between 0 and 1, and {floor!r} was given.")
-    if not isinstance(rate, int | float) or not 0 < rate <= 10:
-        raise ParameterError(f"eafo_descent: rate must lie above 0 and at most at 10, and {rate!r} was given.")
+    require_number("eafo_descent", "rate", rate, most=10)
 
 
 def _function(f: Any, params: dict[str, Any]) -> Callable[[Tensor], Tensor]:
@@ -191,33 +188,26 @@ class _Sample:
         left, right = (x - knots[0])[x < knots[0]], (x - knots[-1])[x > knots[-1]]
         self.tails = [(float(len(t)), float(t.sum()), float((t * t).sum())) for t in (left, right)]
 
-    def mean_log(self, slopes: Tensor) -> Tensor:
-        """E log f'(X), over every sample."""
-        return torch.log(self._slope(slopes)).mean()
-
-    def _slope(self, slopes: Tensor) -> Tensor:
-        return torch.lerp(slopes[self.cell], slopes[self.cell + 1], self.place)
+    def objective(self, slopes: Tensor) -> Tensor:
+        """E log f'(X) - log std f(X): the entropy of f(X) at a fixed spread, up to a constant."""
+        each = torch.lerp(slopes[self.cell], slopes[self.cell + 1], self.place)
+        return torch.log(each).mean() - 0.5 * torch.log(self.moments(slopes)[1])
 
     def gradient(self, slopes: Tensor) -> tuple[float, Tensor]:
-        """E log f' - log std f, and its gradient by the logarithms of the slopes."""
-        seen = self._slope(slopes)
-        each = 1 / (seen * len(self.x))
-        right = torch.bincount(self.cell, each * self.place, minlength=len(slopes) - 1)
-        left = torch.bincount(self.cell, each, minlength=len(slopes) - 1) - right
-        gradient = torch.zeros_like(slopes)
-        gradient[:-1] += left
-        gradient[1:] += right
-        _, variance, by_slopes = self.moments(slopes)
-        now = torch.log(seen).mean() - 0.5 * torch.log(variance)
-        return float(now), (gradient - 0.5 * by_slopes / variance) * slopes
+        """The objective, and its gradient by the logarithms of the slopes."""
+        with torch.enable_grad():
+            log = slopes.log().requires_grad_()
+            now = self.objective(log.exp())
+            (gradient,) = torch.autograd.grad(now, log)
+        return float(now.detach()), gradient
 
     def values(self, slopes: Tensor) -> Tensor:
         """f at the knots, up to a constant."""
         steps = self.width * (slopes[1:] + slopes[:-1]) / 2
         return torch.cat([steps.new_zeros(1), torch.cumsum(steps, 0)])
 
-    def moments(self, slopes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mean and variance of f(X), and the variance's gradient by the slopes, from the sums.
+    def moments(self, slopes: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of f(X), from the sums.
 
         In a cell f = v + h (s u + (s' - s) u^2/2), v the value at its left knot, h its width, u in (0, 1).
         """
@@ -235,14 +225,7 @@ class _Sample:
         by_left, by_right = off[0] * r0 + slopes[0] * rr0, off[-1] * r1 + slopes[-1] * rr1
         inside = (off[:-1] * by_one + h * (s * by_u + b * by_uu)).sum()
         variance = (inside + off[0] * left + slopes[0] * by_left + off[-1] * right + slopes[-1] * by_right) / n
-        # A slope moves what lies in its own cells, and everything to the right of them.
-        beyond = torch.flip(torch.cumsum(torch.flip(torch.cat([by_one[1:], right[None]]), [0]), 0), [0])
-        gradient = torch.zeros_like(slopes)
-        gradient[:-1] += h * (by_u - by_uu / 2 + beyond / 2)
-        gradient[1:] += h * (by_uu / 2 + beyond / 2)
-        gradient[0] += by_left
-        gradient[-1] += by_right
-        return mean, variance, 2 * gradient / n
+        return mean, variance
 
     def fitted(self, slopes: Tensor) -> Tensor:
         """The slopes scaled to the spread that is held."""
@@ -331,8 +314,7 @@ def _step(
     for halving in range(30):
         moved = (log + way * (rate / largest * 0.5**halving)).clamp(*limits)
         candidate = sample.fitted(torch.exp(moved))
-        then = float(sample.mean_log(candidate)) - 0.5 * math.log(float(sample.moments(candidate)[1]))
-        if then < now - LEAST_FALL:
+        if float(sample.objective(candidate)) < now - LEAST_FALL:
             return candidate
     return None
 

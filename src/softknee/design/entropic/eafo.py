@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from sympy.core.expr import AtomicExpr
 from torch import Tensor
 
-from ...errors import DefinitionError, ParameterError
+from ...errors import DefinitionError, ParameterError, require_choice
 from ...registry import holds
 from ...spec import Activation, Expm1, Param, elementary, real, x
 from ...spec.algebra import Expr, Float, Piecewise, Rational, oo, pi, sqrt, sympy
@@ -448,8 +448,7 @@ def eafo(
 
     Reference: the EAFO paper, sections 2.3 and 2.4 and appendix F.
     """
-    if flat not in FLAT:
-        raise ParameterError(f"eafo: flat is one of {', '.join(map(repr, FLAT))}, and {flat!r} was given.")
+    require_choice("eafo", "flat", flat, FLAT)
     act = definition_of(f, needed_by="eafo")
     if act.implicit is not None:
         raise DefinitionError(f"{act.name} is given by its inverse; eafo needs a formula in x.")
@@ -504,32 +503,20 @@ def _size(eps: float | None, largest: float) -> float:
 # -- the corrected definition -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Sums(Mapping[tuple[str, ...], Expr]):
+@dataclass(eq=False)
+class _Sums:
     """What is computed for each derivative: that of f as f has it, and that of eps c beside it."""
 
     act: Activation
     pieces: tuple[Piece, ...]
     eps: Param
-    _made: dict[tuple[str, ...], Expr] = field(default_factory=dict)
 
-    def __getitem__(self, index: tuple[str, ...]) -> Expr:
-        if index not in self._made:
-            self._made[index] = self._sum(index)
-        return self._made[index]
-
-    def _sum(self, index: tuple[str, ...]) -> Expr:
+    def __call__(self, index: tuple[str, ...]) -> Expr:
         others = [item for item in index if item != self.eps.name]
         by_eps = len(index) - len(others)
         alone = all(other == "x" for other in others)
         own = computed(self.pieces, len(others)) if alone and by_eps < 2 else sympy.Integer(0)
         return own if by_eps else self.act.partial(*others).computed + self.eps.symbol * own
-
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)
 
 
 class _Sealed(AtomicExpr):

@@ -16,7 +16,7 @@ from typing import Any
 
 from sympy.calculus.util import continuous_domain
 
-from ...errors import DefinitionError, ParameterError
+from ...errors import DefinitionError, ParameterError, require_count
 from ...registry import get
 from ...spec import Activation, Implicit, Param, Sigmoid, SoftTable, elementary
 from ...spec import primitives as p
@@ -31,6 +31,7 @@ from .balls import (
     Program,
     Span,
     as_rational,
+    as_sympy,
     collected,
     constant,
     proves_zero,
@@ -84,11 +85,7 @@ class Patch:
 
     def end_point(self, side: int) -> Expr:
         """t at the lower (-1) or upper (1) end as an exact SymPy number."""
-        end = self.hi if side > 0 else self.lo
-        if not end.is_finite():
-            return oo if end > 0 else -oo
-        exact = as_rational(end)
-        return sympy.Rational(int(exact.p), int(exact.q))
+        return as_sympy(self.hi if side > 0 else self.lo)
 
     def at_end(self, side: int, order: int) -> Expr:
         """The one-sided derivative at an end as an exact SymPy number, in textbook functions."""
@@ -602,8 +599,7 @@ def _grid(
         alpha = usual["alpha"] if arguments.get("q") is None and arguments.get("alpha") is None else spread
     z = arguments.get("z")
     k = arguments.get("k", len(z) // 2 if isinstance(z, list | tuple) else act.options["k"])
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ParameterError(f"{act.name}: k must be a whole number of at least 1, and {k!r} was given.")
+    require_count(act.name, "k", k)
     return [q * i for i in range(-k, k + 1)], alpha, k, {"k": k, "q": q}
 
 
@@ -629,7 +625,7 @@ def _half_window(
         return None if window // 2 >= k else window // 2
     if window is None:
         return None
-    if isinstance(window, bool) or not isinstance(window, int) or window < 3 or window % 2 == 0:
+    if not isinstance(window, int) or window < 3 or window % 2 == 0:
         raise ParameterError(
             f"{act.name}: window must be an odd number (3, 5, 7, ...), 'auto' or None, and {window!r} was given."
         )

@@ -12,8 +12,9 @@ infinity. Whatever cannot be kept so raises `NoForm`, and a larger R or a plain 
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -113,14 +114,17 @@ def _is_zero(c: Coefficient) -> bool:
     return not isinstance(c, Span) and c == 0
 
 
+def _alike(a: Coefficient, b: Coefficient) -> tuple[Coefficient, Coefficient]:
+    """Both exact, or both spans."""
+    return (as_span(a), as_span(b)) if isinstance(a, Span) or isinstance(b, Span) else (a, b)
+
+
 def _plus(a: Coefficient, b: Coefficient) -> Coefficient:
-    exact = not isinstance(a, Span) and not isinstance(b, Span)
-    return a + b if exact else as_span(a) + as_span(b)
+    return operator.add(*_alike(a, b))
 
 
 def _times(a: Coefficient, b: Coefficient) -> Coefficient:
-    exact = not isinstance(a, Span) and not isinstance(b, Span)
-    return a * b if exact else as_span(a) * as_span(b)
+    return operator.mul(*_alike(a, b))
 
 
 def number(value: Span | Fraction) -> Form:
@@ -182,7 +186,7 @@ class HalfLine:
         if other.c == 0:
             return growth
         slow, fast = (growth, other) if growth.rank <= other.rank else (other, growth)
-        return Growth(above(slow.c + fast.c * self.ratio(fast, slow)), slow.n, slow.a, slow.b)
+        return replace(slow, c=above(slow.c + fast.c * self.ratio(fast, slow)))
 
     def size(self, form: Form) -> Growth:
         """A bound of |h|."""
@@ -194,7 +198,7 @@ class HalfLine:
         if _is_zero(form.logs):
             return form
         rest = self.add_bounds(form.rest, Growth(as_span(form.logs).size.hi, Fraction(1, 2)))
-        return Form(form.main, rest, form.sign, form.low)
+        return replace(form, rest=rest, logs=NIL)
 
     def _main_size(self, main: dict[Fraction, Coefficient]) -> Growth:
         if not main:
@@ -290,7 +294,7 @@ class HalfLine:
             except NoForm:
                 continue
             if left > 0:
-                return known[0], Growth(left, known[1].n, known[1].a, known[1].b)
+                return known[0], replace(known[1], c=left)
         return 0, None
 
     def multiply(self, factor: Form, other: Form) -> Form:
@@ -299,9 +303,9 @@ class HalfLine:
             if not _is_zero(first.logs) and second.is_constant:
                 logs = _times(first.logs, second.main.get(Fraction(0), NIL))
         known, also = self.lower(factor), self.lower(other)
-        factor, other = (
-            self._shorn(form) if not _is_zero(logs) else self.without_logs(form) for form in (factor, other)
-        )
+        if not _is_zero(logs):  # the logarithm is the product's
+            factor, other = replace(factor, logs=NIL), replace(other, logs=NIL)
+        factor, other = self.without_logs(factor), self.without_logs(other)
         main: dict[Fraction, Coefficient] = {}
         rest = NONE
         for i, a in factor.main.items():
@@ -315,18 +319,12 @@ class HalfLine:
         first, second = self._main_size(factor.main), self._main_size(other.main)
         for extra in (first * other.rest, second * factor.rest, factor.rest * other.rest):
             if extra.c != 0:
-                rest = self.add_bounds(rest, Growth(above(extra.c), extra.n, extra.a, extra.b))
+                rest = self.add_bounds(rest, replace(extra, c=above(extra.c)))
         sign, low = 0, None
         if known and also:
             both = known[1] * also[1]
-            sign, low = known[0] * also[0], Growth(below(both.c), both.n, both.a, both.b)
+            sign, low = known[0] * also[0], replace(both, c=below(both.c))
         return Form(main, rest, sign, low if low is None or low.c > 0 else None, logs)
-
-    def _shorn(self, form: Form) -> Form:
-        return form if _is_zero(form.logs) else Form(form.main, form.rest, form.sign, form.low)
-
-    def scale(self, form: Form, factor: Span) -> Form:
-        return self.multiply(form, number(factor))
 
     def reciprocal(self, form: Form) -> Form:
         """1/h by the lower bound of |h|, for what is no power of y."""
@@ -359,8 +357,8 @@ class HalfLine:
         """f(c + delta) by Taylor: value and slope of f at c, and its second derivative on the range of delta."""
         size = self.size(delta)
         squared = size * size
-        error = Growth(above(squared.c * bend.size.hi / 2), squared.n, squared.a, squared.b)
-        linear = self.add(number(value), self.scale(delta, slope))
+        error = replace(squared, c=above(squared.c * bend.size.hi / 2))
+        linear = self.add(number(value), self.multiply(delta, number(slope)))
         result = Form(linear.main, self.add_bounds(linear.rest, error))
         known = self.lower(delta)
         if result.main or known is None or not (value.lo == 0 and value.hi == 0):
@@ -369,7 +367,7 @@ class HalfLine:
         steepness = slope + bend * self.range(delta).join(NOTHING)
         if not steepness.sign:
             return result
-        low = Growth(below(known[1].c * steepness.size.lo), known[1].n, known[1].a, known[1].b)
+        low = replace(known[1], c=below(known[1].c * steepness.size.lo))
         return Form(result.main, result.rest, known[0] * steepness.sign, low if low.c > 0 else None)
 
 
@@ -432,25 +430,22 @@ class Tail:
 
     def range(self, expr: Expr) -> Span | None:
         """An enclosure of every value on the half-line, or None where there is no form."""
-        try:
-            return self.line.range(self.form(expr))
-        except NoForm:
-            return None
+        return self._of_form(self.line.range, expr)
 
     def limit(self, expr: Expr) -> Span | None:
         """The limit at infinity, or None where it is not known."""
-        try:
-            return self.line.limit(self.form(expr))
-        except NoForm:
-            return None
+        return self._of_form(self.line.limit, expr)
 
     def sign(self, expr: Expr) -> int | None:
         """The sign that it keeps on the half-line, or None where that is not known."""
+        known = self._of_form(self.line.lower, expr)
+        return None if known is None else known[0]
+
+    def _of_form(self, read: Callable[[Form], Any], expr: Expr) -> Any:
         try:
-            known = self.line.lower(self.form(expr))
+            return read(self.form(expr))
         except NoForm:
             return None
-        return None if known is None else known[0]
 
     def form(self, expr: Expr) -> Form:
         if expr not in self._found:
@@ -649,7 +644,7 @@ def _bounded_by(form: Form, share: Arb) -> Form:
     """Something between `share` times a positive form and the form itself."""
     if form.main:
         raise NoForm("not small")
-    low = None if form.low is None else Growth(below(form.low.c * share), form.low.n, form.low.a, form.low.b)
+    low = None if form.low is None else replace(form.low, c=below(form.low.c * share))
     return Form({}, form.rest, 1 if low is not None else 0, low)
 
 

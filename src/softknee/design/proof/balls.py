@@ -8,8 +8,8 @@ for every choice of points in its arguments; what cannot be bounded becomes the 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -33,11 +33,9 @@ INFINITY, MINUS_INFINITY = arb.pos_inf(), arb.neg_inf()
 ZERO, ONE = arb(0), arb(1)
 
 
-@contextmanager
-def working_precision(bits: int = PRECISION) -> Iterator[None]:
+def working_precision() -> AbstractContextManager[None]:
     """Every enclosure is computed inside this; flint keeps its precision in one place for the whole process."""
-    with flint.ctx.workprec(bits):
-        yield
+    return flint.ctx.workprec(PRECISION)
 
 
 def below(value: Arb) -> Arb:
@@ -232,11 +230,19 @@ class OutOfRange(DefinitionError):
 
 
 def as_rational(value: Arb) -> Any:
-    """An exact number as a fraction of FLINT's, where it is one that a computer can write."""
+    """An exact finite number as a fraction of FLINT's, where it is one that a computer can write."""
     size = abs(value)
     if not value.is_finite() or size > _HUGE**20 or 0 < size < _TINY**20:
         raise OutOfRange("A number of the proof is too large or too small to be computed with.")
     return value.fmpq()
+
+
+def as_sympy(value: Arb) -> Expr:
+    """An exact number, finite or not, as SymPy's."""
+    if not value.is_finite():
+        return sympy.oo if value > 0 else -sympy.oo
+    exact = as_rational(value)
+    return sympy.Rational(int(exact.p), int(exact.q))
 
 
 # -- every function of the formula language on spans ------------------------------------------------------
@@ -316,14 +322,8 @@ def even_decreasing(at: Point, top: Arb) -> Rule:
     return rule
 
 
-def _wave(name: str) -> Rule:
-    def rule(a: Span) -> Span:
-        if not a.is_finite:
-            return Span(-ONE, ONE)
-        ball = arb(a.middle, larger(above(a.hi - a.middle), above(a.middle - a.lo)))
-        return Span.ball(getattr(ball, name)()).within(-ONE, ONE)
-
-    return rule
+def _wave(at: Point) -> Rule:
+    return lambda a: Span.ball(at(_as_ball(a))).within(-ONE, ONE) if a.is_finite else Span(-ONE, ONE)
 
 
 def _cosh(a: Span) -> Span:
@@ -390,8 +390,8 @@ FUNCTIONS: dict[Any, Rule] = {
     sympy.atan: increasing(lambda a: a.atan(), -above(arb.pi() / 2), above(arb.pi() / 2)),
     sympy.erf: increasing(lambda a: a.erf(), -ONE, ONE),
     sympy.erfc: lambda a: increasing(lambda b: (-b).erfc(), ZERO, ONE + ONE)(-a),
-    sympy.sin: _wave("sin"),
-    sympy.cos: _wave("cos"),
+    sympy.sin: _wave(lambda a: a.sin()),
+    sympy.cos: _wave(lambda a: a.cos()),
     sympy.Abs: lambda a: a.size,
     sympy.sign: _sign,
     sympy.Max: _largest,
@@ -620,7 +620,7 @@ class Program:
     def _step(self, expr: Expr) -> Step:
         if expr == self.symbol:
             return (lambda at: at), ()
-        fixed = self.fixed(expr)
+        fixed = _constant(expr)
         if fixed is None and self.symbol is not None and self.symbol not in expr.free_symbols:
             fixed = constant(expr)
         if fixed is not None:
@@ -636,10 +636,6 @@ class Program:
         if rule is None or not where:
             raise UnknownFunction(f"The ball arithmetic has no enclosure of {expr.func.__name__}, in {expr}.")
         return rule, where
-
-    def fixed(self, expr: Expr) -> Span | None:
-        """A number that needs no arithmetic."""
-        return _constant(expr)
 
     def _multiply(self, expr: Expr) -> Step:
         factor, others = expr.as_coeff_mul()
@@ -663,6 +659,11 @@ class Program:
         return (lambda a: a.root_power(number)), where
 
 
+def _as_ball(span: Span) -> Arb:
+    middle = span.middle
+    return arb(middle, larger(above(span.hi - middle), above(middle - span.lo)))
+
+
 class Polynomial:
     """A polynomial on finite boxes, written anew around the middle of each: what is large there does not cancel."""
 
@@ -679,11 +680,6 @@ class Polynomial:
         for power in range(len(shifted)):
             total = total + Span.ball(shifted[power]) * reach.power(power)
         return total
-
-
-def _as_ball(span: Span) -> Arb:
-    middle = span.middle
-    return arb(middle, larger(above(span.hi - middle), above(middle - span.lo)))
 
 
 def polynomial(expr: Expr, symbol: Symbol) -> Polynomial | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -50,7 +51,7 @@ class Enclosure:
 
     def to_dict(self) -> dict[str, Any]:
         """Both ends as decimal texts, rounded outward."""
-        return {"lower": _decimal(self.lower, down=True), "upper": _decimal(self.upper, down=False)}
+        return {"lower": _decimal(self.lower, ROUND_FLOOR), "upper": _decimal(self.upper, ROUND_CEILING)}
 
 
 @dataclass(frozen=True)
@@ -225,70 +226,49 @@ def _exactly(value: Any) -> str:
 # -- digits -----------------------------------------------------------------------------------------------
 
 
-def _scientific(value: Fraction, digits: int, down: bool) -> tuple[int, int]:
-    """(m, e) with value ~ m 10^e and m of that many digits, rounded down or up."""
-    if value == 0:
-        return 0, 0
-    size = abs(value)
-    exponent = len(str(size.numerator)) - len(str(size.denominator)) - digits
-    while size >= Fraction(10) ** (exponent + digits):
-        exponent += 1
-    while size < Fraction(10) ** (exponent + digits - 1):
-        exponent -= 1
-    scaled = value / Fraction(10) ** exponent
-    return (math.floor(scaled) if down else math.ceil(scaled)), exponent
+def _rounded(value: Fraction, digits: int, rounding: str) -> Decimal:
+    """A fraction as a decimal number of at most that many digits."""
+    return Context(prec=digits, rounding=rounding).divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
-def _written(mantissa: int, exponent: int) -> str:
-    sign, body = ("-" if mantissa < 0 else ""), str(abs(mantissa))
-    point = len(body) + exponent
-    if not -6 < point <= SHOWN:
-        rest = body[1:].rstrip("0")
-        return f"{sign}{body[0]}{'.' + rest if rest else ''}e{point - 1:+03d}"
-    if point <= 0:
-        body, point = "0" * (1 - point) + body, 1
-    whole, rest = body[:point].ljust(point, "0"), body[point:]
-    return f"{sign}{whole}{'.' + rest if rest else ''}"
+def _text(value: Decimal) -> str:
+    if value == 0 or -6 <= value.adjusted() < SHOWN:
+        return f"{value:f}"
+    body, exponent = f"{value:e}".split("e")
+    return f"{_without_zeros(body)}e{int(exponent):+03d}"
 
 
-def _decimal(value: Number, *, down: bool, digits: int = 30) -> str:
-    """A decimal text that is not above (or below) the number."""
-    if isinstance(value, float):
-        return "inf" if value > 0 else "-inf"
-    value = Fraction(value)
-    text = _written(*_scientific(value, digits, down))
+def _without_zeros(text: str) -> str:
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
+def _decimal(value: Number, rounding: str, digits: int = 30) -> str:
+    """A decimal text that is not above (or below) the number."""
+    return (
+        str(value) if isinstance(value, float) else _without_zeros(_text(_rounded(Fraction(value), digits, rounding)))
+    )
 
 
 def _digits(lower: Number, upper: Number) -> str:
     """The digits that both ends share, or both ends."""
     if isinstance(lower, float) or isinstance(upper, float):
-        same = lower == upper
-        return str(lower) if same else f"[{_short(lower)}, {_short(upper)}]"
-    lower, upper = Fraction(lower), Fraction(upper)
-    if lower == upper:
-        mantissa, exponent = _scientific(lower, SHOWN, down=lower >= 0)
-        exact = mantissa * Fraction(10) ** exponent == lower
-        text = _written(mantissa, exponent)
-        short = text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
-        return short if exact else f"{text}..."
-    if not (lower <= 0 <= upper):
+        return str(lower) if lower == upper else f"[{_short(lower)}, {_short(upper)}]"
+    near, far = sorted((Fraction(lower), Fraction(upper)), key=abs)
+    if near == far:
+        shown = _rounded(near, SHOWN, ROUND_DOWN)
+        return _without_zeros(_text(shown)) if shown == near else f"{_text(shown)}..."
+    if near * far > 0:
         # Towards 0 both ways: the digits of the number itself begin so.
         for digits in range(SHOWN, 4, -1):
-            first, second = (_scientific(value, digits, down=lower > 0) for value in (lower, upper))
-            if first == second:
-                return f"{_written(*first)}..."
-    half = (upper - lower) / 2
-    if half < Fraction(1, 10**12) * max(abs(upper), Fraction(1)):
-        nearest = _digits_near((lower + upper) / 2)
-        return f"{nearest} +- {float(half):.1g}"
+            shown = _rounded(far, digits, ROUND_DOWN)
+            if shown == _rounded(near, digits, ROUND_DOWN):
+                return f"{_text(shown)}..."
+    half = abs(far - near) / 2
+    if half < Fraction(1, 10**12) * max(abs(far), 1):
+        # To eighteen places, for a number on either side of a short decimal.
+        nearest = Fraction(round((near + far) / 2 * 10**18), 10**18)
+        return f"{_decimal(nearest, ROUND_FLOOR, SHOWN)} +- {float(half):.1g}"
     return f"[{_short(lower)}, {_short(upper)}]"
-
-
-def _digits_near(value: Fraction) -> str:
-    """The number to eighteen places, for one that lies on either side of a short decimal."""
-    rounded = Fraction(round(value * 10**18), 10**18)
-    return "0" if rounded == 0 else _decimal(rounded, down=True, digits=SHOWN)
 
 
 def _short(value: Number) -> str:

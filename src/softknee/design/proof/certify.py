@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import DefinitionError, ParameterError, need_package
 from ...registry import resolve
 from ...spec import Activation, SoftTable
 from ...spec.algebra import sympy
 from .certificate import SECONDS, Certificate, Extremum
-
-if TYPE_CHECKING:
-    from .ball_proof import CheckedClaim
 
 
 def certify(f: Any, *, seconds: float = SECONDS, **params: Any) -> Certificate:
@@ -61,22 +58,6 @@ def certify(f: Any, *, seconds: float = SECONDS, **params: Any) -> Certificate:
         )
     values = exact_params(act, params)
     return prove(lambda: of_activation(act, values), act.name, values, lambda: hard_limit(act, values), seconds=seconds)
-
-
-def check_claims(f: Any, certificate: Certificate) -> tuple[CheckedClaim, ...]:
-    """Each claim of a definition (smoothness, monotone, lipschitz, zeros) against a certificate of it.
-
-    >>> from softknee.design.proof.certify import certify, check_claims
-    >>> [(one.claim, one.verdict) for one in check_claims("elu", certify("elu", beta=2))]
-    [('smoothness', 'holds'), ('monotone', 'holds'), ('lipschitz', 'holds'), ('zeros', 'holds')]
-    """
-    _need_flint()
-    from .ball_proof import check
-
-    act = resolve(f).as_definition()
-    if not isinstance(act, Activation):
-        raise DefinitionError("Claims are checked of an element-wise formula, given as a definition or by its name.")
-    return check(act, certificate)
 
 
 def range_of(

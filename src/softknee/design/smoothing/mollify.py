@@ -9,8 +9,8 @@ softplus (logistic, beta = 1/w).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -79,7 +79,7 @@ def mollify(
         name or "_".join([source.name, *names]),
         method.textbook(whole),
         params=(*source.params, *params),
-        stable=Derivatives(whole, method, {p.name: p.symbol for p in (*source.params, *params)}),
+        stable=Derivatives({(): whole}, method, {p.name: p.symbol for p in (*source.params, *params)}),
         claims=_claims(pieces, names, window),
         knob=params[0].name if params and params[0].symbol == window else None,
         limit=source.name if holds(source) else None,
@@ -91,30 +91,21 @@ def mollify(
 
 
 @dataclass(eq=False)  # not frozen: torch 2.6's compiler looks at every field of a frozen one, and at no dict of symbols
-class Derivatives(Mapping[tuple[str, ...], Expr]):
-    """What is computed for the value and each derivative, made when asked for: every index has one."""
+class Derivatives:
+    """What is computed for the value and each derivative; `made` has the convolutions differentiated so far."""
 
-    whole: Convolution
+    made: dict[tuple[str, ...], Convolution]
     method: PolynomialKernel | DecayingKernel
     symbols: Mapping[str, Symbol]
-    _made: dict[tuple[str, ...], Convolution] = field(default_factory=dict)
 
-    def _term(self, index: tuple[str, ...]) -> Convolution:
-        if not index:
-            return self.whole
-        if index not in self._made:
-            last = x if index[-1] == "x" else self.symbols[index[-1]]
-            self._made[index] = self._term(index[:-1]).derivative(last)
-        return self._made[index]
-
-    def __getitem__(self, index: tuple[str, ...]) -> Expr:
+    def __call__(self, index: tuple[str, ...]) -> Expr:
         return self.method.computed(self._term(index))
 
-    def __iter__(self) -> Iterator[tuple[str, ...]]:
-        return iter(((), *self._made))
-
-    def __len__(self) -> int:
-        return 1 + len(self._made)
+    def _term(self, index: tuple[str, ...]) -> Convolution:
+        if index not in self.made:
+            last = x if index[-1] == "x" else self.symbols[index[-1]]
+            self.made[index] = self._term(index[:-1]).derivative(last)
+        return self.made[index]
 
 
 # -- arguments --------------------------------------------------------------------------------------------

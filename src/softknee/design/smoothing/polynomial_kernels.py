@@ -33,12 +33,14 @@ def half(weight: Weight, right: bool) -> Expr:
     return factored(weight.right if right else weight.left)
 
 
-def integral(weight: Weight, do: Callable[[Expr], Expr], low: Expr, high: Expr) -> Expr:
-    """Over a range that ends on both sides of 0."""
-    if weight.whole:
-        return sympy.expand(definite(do(weight.left), low, high))
-    left = definite(do(weight.left), low, 0)
-    return sympy.expand(left + definite(do(weight.right), 0, high))
+def integral(
+    weight: Weight, factor: Expr, low: Any, high: Any, *, low_right: bool = False, high_right: bool = True
+) -> Expr:
+    """The integral by t of a polynomial times the weight; `low_right`, `high_right`: whether an end lies right of 0."""
+    left, right = (sympy.expand(factor * side) for side in (weight.left, weight.right))
+    if weight.whole or low_right == high_right:
+        return definite(right if high_right else left, low, high)
+    return definite(left, low, 0) + definite(right, 0, high)
 
 
 def definite(expr: Expr, low: Any, high: Any) -> Expr:
@@ -53,25 +55,13 @@ _s = sympy.Symbol("s", real=True)
 @functools.lru_cache(maxsize=2048)
 def below(weight: Weight, order: int, right: bool) -> Expr:
     """integral_{-1}^s (s - t)^j psi(t) dt as a factored polynomial, written in t for s."""
-    power = (_s - t) ** order
-    if weight.whole or not right:
-        value = definite(sympy.expand(power * weight.left), -1, _s)
-    else:
-        value = definite(sympy.expand(power * weight.left), -1, 0)
-        value += definite(sympy.expand(power * weight.right), 0, _s)
-    return factored(value).subs(_s, t)
+    return factored(integral(weight, (_s - t) ** order, -1, _s, high_right=right)).subs(_s, t)
 
 
 @functools.lru_cache(maxsize=2048)
 def above(weight: Weight, order: int, right: bool) -> Expr:
     """integral_s^1 (s - t)^j psi(t) dt."""
-    power = (_s - t) ** order
-    if weight.whole or right:
-        value = definite(sympy.expand(power * weight.right), _s, 1)
-    else:
-        value = definite(sympy.expand(power * weight.left), _s, 0)
-        value += definite(sympy.expand(power * weight.right), 0, 1)
-    return factored(value).subs(_s, t)
+    return factored(integral(weight, (_s - t) ** order, _s, 1, low_right=right)).subs(_s, t)
 
 
 def factored(expr: Expr) -> Expr:
@@ -153,11 +143,7 @@ def nested(expr: Expr) -> Expr:
 @functools.lru_cache(maxsize=2048)
 def _mass(weight: Weight, order: int, upto: Expr, right: bool) -> Expr:
     """integral_{-1}^upto (z - t)^j psi(t) dt, `upto` lying on the right of 0 or not."""
-    power = (_z - t) ** order
-    if weight.whole or not right:
-        return definite(sympy.expand(power * weight.left), -1, upto)
-    left = definite(sympy.expand(power * weight.left), -1, 0)
-    return left + definite(sympy.expand(power * weight.right), 0, upto)
+    return integral(weight, (_z - t) ** order, -1, upto, high_right=right)
 
 
 def common_part(parts: Sequence[Expr]) -> Expr:
@@ -211,7 +197,7 @@ class PolynomialKernel:
     # -- integrals of the weight ----------------------------------------------------------------------
 
     def moment(self, weight: Weight, order: int) -> Expr:
-        return integral(weight, lambda e: t**order * e, -1, 1)
+        return sympy.expand(integral(weight, t**order, -1, 1))
 
     def averaged(self, q: Expr, weight: Weight, width: Expr) -> Expr:
         """integral q(x - w t) psi(t) dt over the whole window: what is left of a polynomial without seams."""

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ...errors import ParameterError, did_you_mean
-from ...nn.parameters import require_count, require_model, require_number
+from ...errors import ParameterError, did_you_mean, require_count, require_number
+from ...nn.parameters import require_model
 from ..modules import quoted
 from .sites import (
     Batches,

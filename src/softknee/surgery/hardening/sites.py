@@ -20,11 +20,10 @@ from ...nn.parameters import Parameterised, show_range
 from ...registry import get
 from ...spec import Activation, Rowwise, SoftTable
 from ...spec.algebra import sympy
-from ..modules import WRAPPERS, activation_modules, quietly, quoted, read_where, run_all, unwrapped
+from ..modules import WRAPPERS, Reservoir, activation_modules, quietly, quoted, read_where, run_all, unwrapped
 
 Batches = Iterable[Any] | Callable[[], Iterable[Any]]
 SIZE = 65536  # numbers per activation: an expected error is then good to about half a percent
-_BLOCK = 1 << 20  # elements looked at together, so that a huge input needs no huge table of random keys
 
 
 @dataclass(frozen=True)
@@ -40,54 +39,16 @@ class Sample:
         return flat if flat.numel() == 1 else flat[self.row]
 
 
-class Reservoir:
-    """Keeps the elements with the smallest random keys: a uniform sample of everything that has gone by."""
-
-    def __init__(self, site: HardeningSite, size: int, generator: torch.Generator) -> None:
-        self.site, self.size, self.generator = site, size, generator
-        self.x = torch.empty(0, dtype=torch.float64)
-        self.row = torch.empty(0, dtype=torch.int64)
-        self.keys = torch.empty(0, dtype=torch.float64)
-
-    def take(self, x: Tensor) -> None:
-        """See one input of the activation."""
-        flat = x.reshape(-1)
-        for first in range(0, flat.numel(), _BLOCK):
-            block = flat[first : first + _BLOCK]
-            keys = torch.rand(block.numel(), generator=self.generator, dtype=torch.float64)
-            if len(self.keys) == self.size:
-                place = (keys < self.keys.max()).nonzero().squeeze(1)
-            else:
-                place = torch.arange(block.numel())
-            if len(place) > self.size:
-                place = place[keys[place].argsort()[: self.size]]
-            new = block[place.to(block.device)].double().cpu()
-            keep = new.isfinite()
-            self._keep(new[keep], self._rows(x, first + place)[keep], keys[place][keep])
-
-    def _keep(self, x: Tensor, row: Tensor, keys: Tensor) -> None:
-        x, row, keys = torch.cat([self.x, x]), torch.cat([self.row, row]), torch.cat([self.keys, keys])
-        smallest = keys.argsort()[: self.size]
-        self.x, self.row, self.keys = x[smallest], row[smallest], keys[smallest]
-
-    def _rows(self, x: Tensor, place: Tensor) -> Tensor:
-        """Which of the module's parameters the elements at these places meet."""
-        granularity = self.site.module.granularity
-        if granularity.count == 1:
-            return torch.zeros_like(place)
-        if granularity.per == "neuron":
-            return place % granularity.count
-        dim = granularity.dim if granularity.dim >= 0 else x.dim() + granularity.dim
-        behind = x.shape[dim + 1 :].numel()
-        return place // behind % granularity.count
-
-    def sample(self) -> Sample:
-        if not len(self.x):
-            raise ParameterError(
-                f"Hardener: no finite number reached the activation at {self.site.path!r} in the batches given; pass "
-                f"batches that go through it, or give its target (target=...)."
-            )
-        return Sample(self.x, self.row)
+def _rows(module: Pointwise, x: Tensor, place: Tensor) -> Tensor:
+    """Which of the module's parameters the elements of an input at these places meet."""
+    granularity = module.granularity
+    if granularity.count == 1:
+        return torch.zeros_like(place)
+    if granularity.per == "neuron":
+        return place % granularity.count
+    dim = granularity.dim if granularity.dim >= 0 else x.dim() + granularity.dim
+    behind = x.shape[dim + 1 :].numel()
+    return place // behind % granularity.count
 
 
 def samples(
@@ -95,15 +56,25 @@ def samples(
 ) -> dict[str, Sample]:
     """A sample for each site. The model runs in eval mode without gradients and is left as it was."""
     model = unwrapped(model)  # each process for itself: a wrapper would wait for the others
-    reservoirs = {site.path: Reservoir(site, size, torch.Generator().manual_seed(seed)) for site in sites}
+    reservoirs = {site.path: Reservoir(size, seed) for site in sites}
+
+    def taker(site: HardeningSite) -> Callable[[Tensor], None]:
+        return lambda x: reservoirs[site.path].add(x, lambda place: _rows(site.module, x, place))
+
     try:
-        with quietly(model, {site.module: reservoirs[site.path].take for site in sites}):
+        with quietly(model, {site.module: taker(site) for site in sites}):
             count = run_all(model, batches() if callable(batches) else batches)
     except InputError as error:
         raise InputError(f"Hardener, data: {error} The knobs are as they were.") from error
     if not count:
         raise ParameterError("Hardener: data has no batch; pass a loader or a list with at least one.")
-    return {path: reservoir.sample() for path, reservoir in reservoirs.items()}
+    for path, reservoir in reservoirs.items():
+        if not len(reservoir.values):
+            raise ParameterError(
+                f"Hardener: no finite number reached the activation at {path!r} in the batches given; pass batches "
+                f"that go through it, or give its target (target=...)."
+            )
+    return {path: Sample(reservoir.values, reservoir.rows) for path, reservoir in reservoirs.items()}
 
 
 def refuse_no_batches(data: Any) -> None:

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from ... import registry
 from ...design.fitting import fit_table
-from ...errors import InputError, ParameterError, SoftkneeError, did_you_mean
+from ...errors import InputError, ParameterError, SoftkneeError, did_you_mean, require_number
 from ...kernels import find
 from ...nn import Squaf, make
 from ...nn.baselines import Baseline
 from ...nn.gated import GatedPointwise
 from ...registry import resolve, with_preset
 from ...spec import Activation, Param, Rowwise, SoftTable
-from ..calibration import Rule, calibrate_new_, check_fraction
+from ..calibration import Rule, calibrate_new_
 from ..finding.identify import GATES, double, identify_module, stand_in
 from ..finding.rewriting import edits_of, gate_products
 from ..finding.sites import Site, find_sites, unrun
@@ -551,7 +551,7 @@ def _check_calibrate(calibrate: Any, definition: Definition, example: Any, value
             "real inputs."
         )
     if calibrate is not True:
-        check_fraction(calibrate, "swap_: calibrate, unless it is True,")
+        require_number("swap_", "calibrate, unless it is True,", calibrate)
     knobs = ("q", "alpha") if isinstance(definition, SoftTable) else getattr(definition, "knobs", ())
     if both := [name for name in knobs if name in values]:
         raise ParameterError(
