@@ -23,7 +23,6 @@ from softknee.lab.report.summary import (
     best_and_rivals,
     counted,
     decimals,
-    duration,
     fixed,
     listed,
     place_of,
@@ -34,6 +33,7 @@ from softknee.lab.report.summary import (
 from softknee.lab.report.tables import every_table, headline
 from softknee.lab.studies.recipe import Seeds
 from softknee.lab.studies.trials import Outcome
+from softknee.lab.table import duration
 from softknee.lab.table import BETTER, WORSE
 from softknee.measure.estimate import score
 

@@ -381,16 +381,6 @@ def probability(p: float | None) -> str:
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
-def duration(seconds: float) -> str:
-    """`48 s`, `3 min 5 s`, `2 h 4 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...measure.estimate import Estimate, Score
 from ..studies.trials import Each, Outcome
-from ..table import BASELINE, DENSE, Cell, Table, escape_markdown
+from ..table import BASELINE, DENSE, Cell, Table, duration, escape_markdown
 from .summary import (
     ALL_MODELS,
     DASH,
@@ -22,7 +22,6 @@ from .summary import (
     column_places,
     counted,
     decimals,
-    duration,
     fixed,
     interval_words,
     margin_words,

@@ -13,9 +13,9 @@ from ...measure.record import Record
 from ..chart import asset, config, outline, page_script
 from ..studies.recipe import Language, Perplexity, Recipe
 from ..studies.trials import Outcome
-from ..table import escape_latex
+from ..table import duration, escape_latex
 from . import drawing, tables
-from .summary import Origin, Summary, counted, duration, origin_of, summarise
+from .summary import Origin, Summary, counted, origin_of, summarise
 
 _LOOK = config(
     size=12.5,

@@ -20,11 +20,11 @@ from .. import gallery
 from ..chart import Chart, by_name, lines_legend, marks, number, rule_at, svg_of
 from ..report import summarise
 from ..report.drawing import Figure, looks, on_paper, plane
-from ..report.summary import Row, Summary, counted, duration, fixed, interval_words, place_of
+from ..report.summary import Row, Summary, counted, fixed, interval_words, place_of
 from ..studies.reporting import write_report_into
 from ..studies.store import Folder, RunStore
 from ..studies.trials import Outcome
-from ..table import Table
+from ..table import Table, duration
 from .proving import UNPROVED
 from .search import JUDGEMENT, SearchResult, Tried, judgement_recipe
 

@@ -88,14 +88,10 @@ class Examples:
 
     def sentence(self) -> str:
         """What there is, for a record and the head of a report."""
-        counts = ", ".join(f"{len(getattr(self, f'{part}_y')):,} {part}" for part in _PARTS).replace(
-            "train", "training"
-        )
-        many = (
-            f"{self.classes} classes"
-            if self.classes
-            else f"{self.outputs} quantit{'y' if self.outputs == 1 else 'ies'}"
-        )
+        counts = ", ".join(f"{len(getattr(self, f'{part}_y')):,} {part}" for part in _PARTS)
+        quantities = "1 quantity" if self.outputs == 1 else f"{self.outputs} quantities"
+        many = f"{self.classes} classes" if self.classes else quantities
+        counts = counts.replace("train", "training")
         return f"{self.name}: {counts} examples of shape {_times(self.input_shape)}, {many}"
 
 
@@ -168,13 +164,8 @@ def _of_set(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Ex
         part: (images.ready(levels).flatten(1) if flat else images.ready(levels), target)
         for part, (levels, target) in parts.items()
     }
-    channels, height, width = x.shape[1:]
-    return replace(
-        _examples(floats, labels=images.labels, name=data.set),
-        image=(channels, height, width),
-        mean=images.mean,
-        spread=images.spread,
-    )
+    about = {"image": tuple(x.shape[1:]), "mean": images.mean, "spread": images.spread}
+    return _examples(floats, labels=images.labels, name=data.set, **about)
 
 
 def _of_disk(data: Data, pictures: PictureBytes, flat: bool) -> Examples:
@@ -186,12 +177,8 @@ def _of_disk(data: Data, pictures: PictureBytes, flat: bool) -> Examples:
         part: (cast(Tensor, pictures.streamed(file, places, flat=flat)), y[file][places])
         for part, file, places in (("train", "train", rest), ("validation", "train", kept), ("test", "val", whole))
     }
-    about: dict[str, Any] = {
-        "image": (3, pictures.side, pictures.side),
-        "mean": pictures.mean,
-        "spread": pictures.spread,
-    }
-    return replace(_examples(parts, labels=pictures.classes, name="imagenet"), **about)
+    about = {"image": (3, pictures.side, pictures.side), "mean": pictures.mean, "spread": pictures.spread}
+    return _examples(parts, labels=pictures.classes, name="imagenet", **about)
 
 
 def _of_own_parts(data: Data, folder: str | os.PathLike[str] | None) -> Examples:
@@ -199,14 +186,10 @@ def _of_own_parts(data: Data, folder: str | os.PathLike[str] | None) -> Examples
     assert data.set is not None
     if data.set == "criteo":
         return _examples(load_criteo(folder), labels=CLICKS, name=data.set)
-    is_picture, classes = data.set in PICTURES, CLUSTERS.get(data.set, 0)
-    parts = picture_parts(data.set) if is_picture else synthetic_parts(data.set, seed=data.split_seed)
-    return _examples(
-        parts,
-        labels=tuple(map(str, range(classes))) if classes else None,
-        name=data.set,
-        picture=(SIDE, SIDE) if is_picture else None,
-    )
+    if data.set in PICTURES:
+        return _examples(picture_parts(data.set), labels=None, name=data.set, picture=(SIDE, SIDE))
+    labels = tuple(map(str, range(CLUSTERS[data.set]))) if data.set in CLUSTERS else None
+    return _examples(synthetic_parts(data.set, seed=data.split_seed), labels=labels, name=data.set)
 
 
 def _of_file(data: Data, base: str | os.PathLike[str] | None, flat: bool) -> Examples:
@@ -229,27 +212,12 @@ def _of_file(data: Data, base: str | os.PathLike[str] | None, flat: bool) -> Exa
 
 
 def _examples(
-    parts: Mapping[str, tuple[Tensor, Tensor]],
-    *,
-    labels: tuple[str, ...] | None,
-    name: str,
-    picture: tuple[int, int] | None = None,
+    parts: Mapping[str, tuple[Tensor, Tensor]], *, labels: tuple[str, ...] | None, name: str, **about: Any
 ) -> Examples:
     """labels: None for a regression."""
-    (train_x, train_y), (validation_x, validation_y), (test_x, test_y) = (parts[part] for part in _PARTS)
-    return Examples(
-        task="regression" if labels is None else "classification",
-        classes=0 if labels is None else len(labels),
-        train_x=train_x,
-        train_y=train_y,
-        validation_x=validation_x,
-        validation_y=validation_y,
-        test_x=test_x,
-        test_y=test_y,
-        name=name,
-        labels=labels or (),
-        picture=picture,
-    )
+    tensors = {f"{part}_{side}": tensor for part in _PARTS for side, tensor in zip("xy", parts[part], strict=True)}
+    task = "regression" if labels is None else "classification"
+    return Examples(task=task, classes=len(labels or ()), name=name, labels=labels or (), **tensors, **about)
 
 
 def _parted(

@@ -195,14 +195,10 @@ def to_yaml(recipe: Recipe) -> str:
     data = _plain(recipe.data)
     if recipe.data.set is not None:
         # These are for files of one's own, and refused beside a data set by name.
-        data = {
-            key: value for key, value in data.items() if key not in ("target", "ignore", "task", "test", "standardise")
-        }
-    parts = {
-        "data": data,
-        "activations": [_flat(choice) for choice in recipe.activations],
-    }
-    return dump({key: parts.get(key, value) for key, value in _plain(recipe).items()})
+        for key in ("target", "ignore", "task", "test", "standardise"):
+            data.pop(key, None)
+    parts = {"data": data, "activations": [_flat(choice) for choice in recipe.activations]}
+    return dump(_plain(recipe) | parts)
 
 
 def shipped() -> list[tuple[str, str]]:
@@ -462,25 +458,13 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
         given = getattr(choice, name)
         each[name] = given if isinstance(given, tuple) else (given,)
     several = [name for name, values in each.items() if len(values) > 1]
+    shared = {name: getattr(choice, name) for name in _CHOICE_KEYS}
     for numbers in itertools.product(*each.values()):
         values = dict(zip(each, numbers, strict=True))
         marks = [f"{name}={_short(values[name])}" for name in several]
         of_training = {name: values.pop(name) for name in _OF_TRAINING}
-        yield Chosen(
-            name=choice.name,
-            label=" ".join([choice.title, *marks]),
-            values=_floats(choice.name, values),
-            learn=choice.learn,
-            per=choice.per,
-            harden=choice.harden,
-            replace=choice.replace,
-            last=choice.last,
-            fitted=choice.fitted,
-            trained=choice.trained,
-            select=choice.select,
-            mode=choice.mode,
-            **of_training,
-        )
+        own = {"label": " ".join([choice.title, *marks]), "values": _floats(choice.name, values)}
+        yield Chosen(**shared | own | of_training)
 
 
 def is_baseline(name: str) -> bool:
