@@ -30,6 +30,9 @@ from .recipe import Data, Recipe, split, standardised
 if TYPE_CHECKING:
     import numpy as np
 
+    # Inputs and targets of one part of a file: targets are text, whole numbers or floats, one (or one row) each.
+    Arrays = tuple[np.ndarray, np.ndarray]
+
 
 _PARTS = ("train", "validation", "test")
 
@@ -197,7 +200,7 @@ def _of_file(data: Data, base: str | os.PathLike[str] | None, flat: bool) -> Exa
     path = resolve(data.file, base)
     tables = read_file(path, target=data.target, ignore=data.ignore)
     labels, targets = _targets(path, tables, data.task)
-    whole = {part: torch.from_numpy(table.x) for part, table in tables.items()}
+    whole = {part: torch.from_numpy(x) for part, (x, _) in tables.items()}
     inputs = {part: tensor.flatten(1) for part, tensor in whole.items()} if flat else whole
     parts = _parted(data, inputs, targets, stratified=labels is not None)
     for part, (x, _) in parts.items():
@@ -238,10 +241,10 @@ def _parted(
     return {**parts, "train": (x[rest], y[rest])}
 
 
-def _targets(path: Path, tables: dict[str, Table], task: str) -> tuple[tuple[str, ...] | None, dict[str, Tensor]]:
+def _targets(path: Path, tables: dict[str, Arrays], task: str) -> tuple[tuple[str, ...] | None, dict[str, Tensor]]:
     """The names of the classes and the number of the class of each example; None and floats for a regression."""
     np = numpy()
-    y = {part: table.y for part, table in tables.items()}
+    y = {part: targets for part, (_, targets) in tables.items()}
     every = np.concatenate(list(y.values())) if len({array.ndim for array in y.values()}) == 1 else None
     if every is None:
         raise DataError(f"'{path}': the parts of the target differ in shape.")
@@ -311,15 +314,7 @@ _COMMA = r"[+-]?(?:\d*,\d+|\d{1,3}(?:,\d{3})+(?:\.\d*)?)(?:[eE][+-]?\d+)?"  # 1,
 _RAGGED = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Inputs and targets of one part of a file. Targets are text, whole numbers or floats, one (or one row) each."""
-
-    x: np.ndarray
-    y: np.ndarray
-
-
-def read_file(path: Path, *, target: str | None, ignore: Sequence[str]) -> dict[str, Table]:
+def read_file(path: Path, *, target: str | None, ignore: Sequence[str]) -> dict[str, Arrays]:
     """The parts of a file: "" for all that is to be split, and "_validation" and "_test" where it has its own."""
     numpy()
     if not path.is_file():
@@ -333,7 +328,7 @@ def read_file(path: Path, *, target: str | None, ignore: Sequence[str]) -> dict[
     return _read_npz(path, target=target or "y")
 
 
-def _read_csv(path: Path, *, target: str | None, ignore: Sequence[str]) -> Table:
+def _read_csv(path: Path, *, target: str | None, ignore: Sequence[str]) -> Arrays:
     """The inputs and targets of a table."""
     np, table = numpy(), _text_table(path)
     names = list(table.columns)
@@ -348,7 +343,7 @@ def _read_csv(path: Path, *, target: str | None, ignore: Sequence[str]) -> Table
     if not inputs:
         raise DataError(f"'{path}' has no column beside the target {target!r} that could be an input.")
     x = np.concatenate([_Column(path, table[name]).as_input() for name in inputs], axis=1)
-    return Table(x=x, y=_Column(path, table[target]).as_target())
+    return x, _Column(path, table[target]).as_target()
 
 
 def _text_table(path: Path) -> Any:
@@ -455,7 +450,7 @@ class _Column:
         return self._numbers.to_numpy()
 
 
-def _read_npz(path: Path, *, target: str) -> dict[str, Table]:
+def _read_npz(path: Path, *, target: str) -> dict[str, Arrays]:
     arrays = read_arrays(path)
     for alias, usual in (("x_train", "x"), (f"{target}_train", target)):
         if alias in arrays and usual not in arrays:
@@ -473,7 +468,7 @@ def _read_npz(path: Path, *, target: str) -> dict[str, Table]:
                 f"{did_you_mean(missing, arrays)} Save it with numpy.savez(file, x=..., {target}=...)."
             )
         tables[part] = _table(path, names, [arrays[name] for name in names])
-    shapes = {table.x.shape[1:] for table in tables.values()}
+    shapes = {x.shape[1:] for x, _ in tables.values()}
     if len(shapes) > 1:
         raise DataError(f"'{path}': the parts of x differ in shape: {' and '.join(map(str, sorted(shapes)))}.")
     return tables
@@ -498,7 +493,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _table(path: Path, names: Sequence[str], arrays: Sequence[np.ndarray]) -> Table:
+def _table(path: Path, names: Sequence[str], arrays: Sequence[np.ndarray]) -> Arrays:
     np, (x_name, y_name), (x, y) = numpy(), names, arrays
     if x.ndim < 2 or y.ndim not in (1, 2) or len(x) != len(y) or x.size == 0 or y.size == 0:
         raise DataError(
@@ -519,7 +514,7 @@ def _table(path: Path, names: Sequence[str], arrays: Sequence[np.ndarray]) -> Ta
         narrow = x.astype(np.float32)
     if not np.isfinite(narrow).all():
         raise DataError(f"'{path}': {x_name} holds numbers beyond {np.finfo(np.float32).max:g}, float32's largest.")
-    return Table(x=narrow, y=y)
+    return narrow, y
 
 
 def resolve(file: str, base: str | os.PathLike[str] | None) -> Path:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ParameterError, SoftkneeError
-from ...files import ReadError, WriteError, sync_folder
+from ...files import ReadError, WriteError, make_parents, sync_folder, write_whole
 from ...measure.record import Record, RecordError
 from ...version import VERSION
 from .trials import Outcome
@@ -96,11 +96,14 @@ class Folder:
         """Put a file there as a whole; if that fails, what stood there before is unchanged."""
         try:
             if self.local is not None:
-                _write_on_disk(self.local / name, content)
+                make_parents((self.local / name).parent)
+                write_whole(self.local / name, content, what=what)
             elif self._puts_whole:
                 self._fs.pipe_file(self._path(name), content)
             else:
                 self._write_and_move(name, content)
+        except WriteError:
+            raise
         except Exception as error:
             raise WriteError(
                 f"The {what} could not be written to '{self.place(name)}' ({_reason(error)}); what stood there "
@@ -176,23 +179,6 @@ class Folder:
         finally:
             with suppress(Exception):
                 self._fs.rm_file(temporary)
-
-
-def _write_on_disk(target: Path, content: bytes) -> None:
-    for missing in reversed([folder for folder in target.parents if not folder.exists()]):
-        missing.mkdir(exist_ok=True)
-        sync_folder(missing.parent)
-    temporary = target.with_name(_temporary_name(target.name))
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        sync_folder(target.parent)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _temporary_name(name: str) -> str:
