@@ -3,13 +3,12 @@ mathematics; and beside each page every comparison as a CSV."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from softknee.lab.chart import INK, SOFT, Chart, marks, number, png_of, rule_at, sized
+from softknee.lab.table import Table
 from softknee.measure import Versions, write_whole
 
 from .claim import CRASHED, FAILS, HOLDS, PAPERS, VERDICTS, Paper
@@ -359,22 +358,11 @@ def _inside(value: float, printed: float | None) -> float:
 
 def comparisons(paper: Paper, judged: Sequence[Judged]) -> str:
     """Every comparison of a paper as CSV."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    heads = (
-        "statement",
-        "comparison",
-        "seeds",
-        "difference",
-        "low",
-        "high",
-        "unit",
-        "p",
-        "printed",
-        "direction",
-        "size",
+    head = (
+        *("statement", "comparison", "seeds", "difference", "low", "high", "unit", "p", "printed"),
+        *("direction", "size", "seeds needed", "setting"),
     )
-    writer.writerow((*heads, "seeds needed", "setting"))
+    rows = []
     for entry in judged:
         if entry.evidence is None or entry.statement.paper != paper:
             continue
@@ -383,8 +371,8 @@ def comparisons(paper: Paper, judged: Sequence[Judged]) -> str:
             numbers = [_digits(value) for value in (part.difference, low, high)]
             answers = (_digits(part.printed), entry.word(part.direction), part.size, part.needed or "")
             row = (entry.statement.name, part.says, part.seeds or "", *numbers, part.unit, _digits(part.p, 2), *answers)
-            writer.writerow((*row, entry.stand_in or "same"))
-    return file.getvalue()
+            rows.append((*row, entry.stand_in or "same"))
+    return Table(head=head, rows=rows).csv()
 
 
 def _digits(value: float | None, digits: int = 4) -> str:

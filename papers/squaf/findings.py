@@ -26,7 +26,6 @@ from ..statement import (
     best_of,
     better,
     bound,
-    corrected,
     mean,
     printed_effect,
     scores,
@@ -125,7 +124,7 @@ def alone_it_fits_better(inside: Study, alone: Study) -> Evidence:
         ),
         better("k = 13 alone as good as the paper's DiTAC", small, -3.0, larger=False, unit="decades"),
     ]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 @statement(
@@ -141,7 +140,7 @@ def gains_in_function_fitting(inside: Study, alone: Study) -> Evidence:
     squaf, network = scores(alone, "SQUAF k=95", "mse"), scores(inside, best, "mse")
     says = f"SQUAF alone better than the network with {best}"
     part = better(says, squaf, network, larger=False, printed=math.log10(5000), unit="decades")
-    return Evidence(corrected([part]), numbers={"gain": _error(inside, best) / _error(alone, "SQUAF k=95")})
+    return Evidence([part], numbers={"gain": _error(inside, best) / _error(alone, "SQUAF k=95")})
 
 
 @statement(
@@ -153,9 +152,7 @@ def gains_in_function_fitting(inside: Study, alone: Study) -> Evidence:
 )
 def kaf_is_worst(*studies: Study) -> Evidence:
     """Each of the other nine against KAF by the logarithm of the error."""
-    return Evidence(
-        corrected([part for study in studies for other in OTHERS for part in wins(study, other, ["kaf"], "mse")])
-    )
+    return Evidence([part for study in studies for other in OTHERS for part in wins(study, other, ["kaf"], "mse")])
 
 
 def _name(picture: Study) -> str:
@@ -173,7 +170,7 @@ def stores_pictures_best(*pictures: Study) -> Evidence:
     """SQUAF against each of the nine others, PSNR and SSIM, for each picture."""
     measures = ("psnr", "ssim")
     parts = [part for study in pictures for measure in measures for part in wins(study, "squaf", OTHERS, measure)]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 @statement(
@@ -193,7 +190,7 @@ def gains_in_decibels(*pictures: Study) -> Evidence:
             better(f"{_name(study)}: squaf better than {best} in psnr", squaf, other, printed=effect, unit="dB")
         )
         leads[_name(study)] = study.mean("squaf", "psnr") - study.mean(best, "psnr")
-    return Evidence(corrected(parts), numbers=leads)
+    return Evidence(parts, numbers=leads)
 
 
 @statement(
@@ -205,7 +202,7 @@ def gains_in_decibels(*pictures: Study) -> Evidence:
 def polynorm_is_next(*pictures: Study) -> Evidence:
     """PolyNorm against each of the other eight by PSNR."""
     rivals = [label for label in OTHERS if label != "polynorm"]
-    return Evidence(corrected([part for study in pictures for part in wins(study, "polynorm", rivals, "psnr")]))
+    return Evidence([part for study in pictures for part in wins(study, "polynorm", rivals, "psnr")])
 
 
 @statement(
@@ -218,7 +215,7 @@ def polynorm_is_next(*pictures: Study) -> Evidence:
 )
 def classifies_clusters_best(*studies: Study) -> Evidence:
     """SQUAF against each of the nine others by test accuracy."""
-    parts = corrected([part for study in studies for part in wins(study, "squaf", OTHERS, "accuracy")])
+    parts = [part for study in studies for part in wins(study, "squaf", OTHERS, "accuracy")]
     return Evidence(parts, numbers={study.name: study.mean("squaf", "accuracy") for study in studies})
 
 
@@ -247,7 +244,7 @@ def start_of_q_and_alpha_matters_little(grid: Study, camera: Study) -> Evidence:
         for label in grid.outcomes
         if label not in ("q=0.1 h=10", "q=1 h=0.5")
     ]
-    return Evidence(corrected(parts), numbers={label: grid.mean(label, "psnr") for label in grid.outcomes})
+    return Evidence(parts, numbers={label: grid.mean(label, "psnr") for label in grid.outcomes})
 
 
 TIMES, MODES = "h200-model-vit-table-10.json", "h200-model-vit-squaf-bf16.json"
@@ -371,7 +368,7 @@ def _against_each(source: Study | Record, what: str, says: str, *, larger: bool)
         missing = Part(words, NOT_RUN, printed=effect, unit="points")
         compared = better(words, mine, theirs, larger=larger, printed=effect, unit="points") if theirs else missing
         parts.append(compared)
-    return Evidence(corrected(parts), numbers={title: mean(by_seed(source, title, what)) for title in printed})
+    return Evidence(parts, numbers={title: mean(by_seed(source, title, what)) for title in printed})
 
 
 def _leads(source: Study | Record) -> Evidence:
@@ -390,7 +387,7 @@ def _surpasses(source: Study | Record) -> Evidence:
     says, mine = "the student with SQUAF surpasses its teacher", by_seed(source, "SQUAF")
     missing = Part(says, NOT_RUN, printed=effect, unit="points")
     part = missing if math.isnan(teacher) else better(says, mine, teacher, printed=effect, unit="points")
-    return Evidence(corrected([part]), numbers={"teacher": teacher, "squaf": mean(by_seed(source, "SQUAF"))})
+    return Evidence([part], numbers={"teacher": teacher, "squaf": mean(by_seed(source, "SQUAF"))})
 
 
 best_in_a_small_network = statement(
@@ -552,7 +549,7 @@ def training_every_squaf_overfits(study: Study) -> Evidence:
     and test accuracy the other way round."""
     every, first = ([_percent(gap) for gap in _gaps(study, label)] for label in (EVERY, FIRST))
     gap = better("the gap is larger where all are trained", every, first, unit="points")
-    return Evidence(corrected([*wins(study, FIRST, [EVERY], "accuracy"), gap]))
+    return Evidence([*wins(study, FIRST, [EVERY], "accuracy"), gap])
 
 
 def _gaps(study: Study, label: str) -> list[float | None]:
@@ -637,7 +634,7 @@ def few_bits_cost_no_accuracy(source: Study | Record) -> Evidence:
         better("SQUAF-P more accurate than ReLU at the largest weight", accuracy, relu, unit="points"),
     ]
     words = f"{mean(bits):.2f} bits at {mean(accuracy):.2f} %, ReLU {mean(relu):.2f} %"
-    return Evidence(corrected(parts), words, {"bits": mean(bits), "sampled": mean(accuracy), "relu": mean(relu)})
+    return Evidence(parts, words, {"bits": mean(bits), "sampled": mean(accuracy), "relu": mean(relu)})
 
 
 @of_the_rate(
@@ -658,7 +655,7 @@ def price_lowers_the_rate(source: Study | Record) -> Evidence:
         )
         for row in rows
     ]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 @of_the_rate(
@@ -684,7 +681,7 @@ def switching_to_the_mean_helps(source: Study | Record) -> Evidence:
     best = max(rows, key=lambda row: mean(row.accuracy["soft"]))
     says = f"switched with weight {best.weight:g} within half a point of SQUAF itself"
     level = alike(says, best.accuracy["soft"], _unpriced(source, "SQUAF"), margin=0.5, unit="points")
-    return Evidence([*corrected(gained), level])
+    return Evidence([*gained, level])
 
 
 @of_the_rate(
@@ -705,7 +702,7 @@ def staircase_costs_little(source: Study | Record) -> Evidence:
         )
         for row in priced(source)
     ]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 @of_the_rate(
@@ -725,7 +722,7 @@ def entropy_is_what_is_coded(source: Study | Record) -> Evidence:
         )
         for row in priced(source)
     ]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 @statement(

@@ -175,9 +175,9 @@ def side_by_side(charts: Sequence[Chart], *, columns: int, spacing: float = 24.0
     return {"concat": list(charts), "columns": columns, "spacing": spacing, "resolve": {"scale": apart}}
 
 
-def footnote(text: str) -> Chart:
-    """A line of small print below a chart, as its title."""
-    return {"text": text, "orient": "bottom", "fontSize": 9.5, "color": SOFT}
+def footnote(*lines: str) -> Chart:
+    """Small print below a chart, as its title."""
+    return {"text": list(lines), "orient": "bottom", "fontSize": 9.5, "color": SOFT}
 
 
 def rule_at(**places: float) -> Chart:

@@ -36,6 +36,7 @@ from .clock import (
     chosen_settings,
     cpu_threads,
     failures,
+    put_time,
     why_not,
 )
 from .speed import DTYPES
@@ -391,11 +392,7 @@ def _note(
     count: int = 1,
 ) -> None:
     for (name, way), samples in zip(called, results, strict=True):
-        if isinstance(samples, Samples):
-            times = [1e3 * seconds / count for seconds in samples.device]
-            rows[name][PREFIX[way] + what] = Quantity.median(times, unit="ms")
-        else:
-            rows[name]["not_run"] = why_not(samples)
+        put_time(rows[name], PREFIX[way] + what, samples, count=count)
 
 
 _MOST_PATHS = 3  # all of them are in the record
