@@ -116,7 +116,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a statement was judged by: the parts, `corrected`, and a sentence where their differences do not say it all."""
+    """What a statement was judged by: the parts, `corrected`, and a sentence where differences do not say it all."""
 
     parts: Sequence[Part]
     measured: str = ""

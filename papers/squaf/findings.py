@@ -424,68 +424,49 @@ def polyrelu_does_not_converge(source: Study | Record) -> Evidence:
     return Evidence([part if seeds else Part(part.says, NOT_RUN)], f"{gone} of {seeds} seeds diverged")
 
 
-_TAUGHT = f"{TRAINED}; one teacher, of one seed; the paper's student with ReLU is from the literature"
-best_student = statement(
-    name="best_student",
-    place="Table 7, VGG-13 to VGG-8",
-    says="The student with SQUAF is more accurate than those with other activations (74.95 %, next GELU 73.51 %).",
-    needs=["squaf-table-7-vgg"],
-    instead={"squaf-table-7-vgg": VGG},
-    labels=["squaf"],
-    stand_in=_CIFAR_10,
-    different=_TAUGHT,
-)(_leads)
-student_surpasses_its_teacher = statement(
-    name="student_surpasses_its_teacher",
-    place="Table 7, VGG-13 to VGG-8",
-    says="The student with SQUAF surpasses its teacher (74.95 against 74.64 %), which no other does.",
-    needs=["squaf-table-7-vgg"],
-    instead={"squaf-table-7-vgg": VGG},
-    labels=["squaf"],
-    stand_in=_CIFAR_10,
-    different=_TAUGHT,
-)(_surpasses)
-best_wide_student = statement(
-    name="best_wide_student",
-    place="Table 7, WRN-40-2 to WRN-16-2",
-    says="The student with SQUAF is more accurate than those with other activations (75.93 %, next DiTAC 75.45 %).",
-    needs=["squaf-table-7-wrn"],
-    instead={"squaf-table-7-wrn": WRN},
-    labels=["squaf"],
-    stand_in=_CIFAR_10,
-    different=TRAINED,
-)(_leads)
-wide_student_surpasses_its_teacher = statement(
-    name="wide_student_surpasses_its_teacher",
-    place="Table 7, WRN-40-2 to WRN-16-2",
-    says="The student with SQUAF surpasses its teacher (75.93 against 75.61 %), which no other does.",
-    needs=["squaf-table-7-wrn"],
-    instead={"squaf-table-7-wrn": WRN},
-    labels=["squaf"],
-    stand_in=_CIFAR_10,
-    different=TRAINED,
-)(_surpasses)
-
-
 def smallest_gap(source: Study | Record) -> Evidence:
     """SQUAF's gap against that of each other student of the paper's table 14."""
     return _against_each(source, "gap", "SQUAF's gap smaller than {}'s", larger=False)
 
 
-GAPS = [
+_TAUGHT = f"{TRAINED}; one teacher, of one seed; the paper's student with ReLU is from the literature"
+_CHANGED_IMAGES = f"{_TAUGHT}; of CIFAR-10 the training accuracy is that of changed images during the last epoch"
+_VGG, _WRN = ("squaf-table-7-vgg", VGG), ("squaf-table-7-wrn", WRN)
+_GAP = "At the end of distillation SQUAF has the smallest gap between training and validation accuracy."
+# Name, place, recipe and older record, what was different, how it is judged, and what the paper says.
+STUDENTS = [
     statement(
         name=name,
-        place=f"Table 14 and figure 5, {network}",
-        says="At the end of distillation SQUAF has the smallest gap between training and validation accuracy.",
+        place=place,
+        says=says,
         needs=[recipe],
-        instead={recipe: old},
+        instead={recipe: record},
         labels=["squaf"],
-        different=f"{_TAUGHT}; of CIFAR-10 the training accuracy is that of changed images during the last epoch",
         stand_in=_CIFAR_10,
-    )(smallest_gap)
-    for name, network, recipe, old in (
-        ("smallest_gap", "VGG-8", "squaf-table-7-vgg", VGG),
-        ("smallest_gap_of_a_wide_student", "WRN-16-2", "squaf-table-7-wrn", WRN),
+        different=different,
+    )(decide)
+    for name, place, (recipe, record), different, decide, says in (
+        (
+            *("best_student", "Table 7, VGG-13 to VGG-8", _VGG, _TAUGHT, _leads),
+            "The student with SQUAF is more accurate than those with other activations (74.95 %, next GELU 73.51 %).",
+        ),
+        (
+            *("student_surpasses_its_teacher", "Table 7, VGG-13 to VGG-8", _VGG, _TAUGHT, _surpasses),
+            "The student with SQUAF surpasses its teacher (74.95 against 74.64 %), which no other does.",
+        ),
+        (
+            *("best_wide_student", "Table 7, WRN-40-2 to WRN-16-2", _WRN, TRAINED, _leads),
+            "The student with SQUAF is more accurate than those with other activations (75.93 %, next DiTAC 75.45 %).",
+        ),
+        (
+            *("wide_student_surpasses_its_teacher", "Table 7, WRN-40-2 to WRN-16-2", _WRN, TRAINED, _surpasses),
+            "The student with SQUAF surpasses its teacher (75.93 against 75.61 %), which no other does.",
+        ),
+        ("smallest_gap", "Table 14 and figure 5, VGG-8", _VGG, _CHANGED_IMAGES, smallest_gap, _GAP),
+        (
+            *("smallest_gap_of_a_wide_student", "Table 14 and figure 5, WRN-16-2"),
+            *(_WRN, _CHANGED_IMAGES, smallest_gap, _GAP),
+        ),
     )
 ]
 
