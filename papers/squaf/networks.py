@@ -19,14 +19,13 @@ from softknee.errors import ParameterError
 from softknee.lab.chart import (
     INK,
     Chart,
-    by_name,
-    lines_legend,
     marks,
     number,
     points,
     rule_at,
     side_by_side,
     sized,
+    told_apart,
     write_figure,
 )
 from softknee.lab.figures import DISTINCT
@@ -182,11 +181,7 @@ def _student_curves(rows: list[Any], means: Any, title: str, teachers: list[floa
         (DISTINCT[i % len(DISTINCT)], _STUDENT_DASHES[i // len(DISTINCT) % len(_STUDENT_DASHES)])
         for i in range(len(names))
     ]
-    legend = lines_legend(columns=1, orient="right")
-    channels = {
-        "color": by_name(names, [colour for colour, _ in looks], legend=legend),
-        "strokeDash": by_name(names, [dash for _, dash in looks], legend=legend),
-    }
+    channels = told_apart(dict(zip(names, looks, strict=True)), columns=1, orient="right")
     levels = [{"y": value, "text": TEACHER} for value in teachers]
     layers = [
         marks("line", points, {"x": x, "y": y, **channels}),
@@ -302,15 +297,15 @@ def _accuracies(coded: Sequence[Mapping[str, Any]], plain: Sequence[Any], record
         for name, level in levels
         for end in (left, right)
     ]
-    colours = by_name(names, [*DISTINCT[: len(_CURVES)], *[INK] * len(levels)], legend=lines_legend(columns=2))
-    dashes = by_name(names, [*[[1, 0]] * len(_CURVES), *_DASHES[: len(levels)]], legend=lines_legend(columns=2))
+    looks = [(colour, [1, 0]) for colour in DISTINCT[: len(_CURVES)]] + [(INK, dash) for dash in _DASHES[: len(levels)]]
+    lines = told_apart(dict(zip(names, looks, strict=True)), columns=2)
     detail = {"field": "name", "type": "nominal"}
     layers = [
         marks(
             "area", across, {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "detail": detail}, **_SHADE
         ),
-        marks("line", across, {"x": x, "y": y, "color": colours, "strokeDash": dashes}),
-        *_joined(dots, x, y, colours, dashes),
+        marks("line", across, {"x": x, "y": y, **lines}),
+        *_joined(dots, x, y, lines),
         marks(
             "text",
             _weight_names(coded, left, right),
@@ -349,11 +344,9 @@ def _weights(coded: Sequence[Mapping[str, Any]]) -> Chart:
     most = max(quantity.value for quantity in weights) or 0.001
     x = number("x", title="weight λ of the rate", domain=(-0.05 * most, 1.05 * most))
     y = number("y", domain=(low - room, high + room))
-    legend = lines_legend(columns=3)
-    names = [title for _, title in _BITS]
-    colours = by_name(names, DISTINCT[: len(names)], legend=legend)
-    dashes = by_name(names, [[1, 0]] * len(names), legend=legend)
-    return sized({"title": "bits per activation", "layer": _joined(dots, x, y, colours, dashes)}, 280, 270)
+    looks = {title: (colour, [1, 0]) for (_, title), colour in zip(_BITS, DISTINCT, strict=False)}
+    lines = told_apart(looks, columns=3)
+    return sized({"title": "bits per activation", "layer": _joined(dots, x, y, lines)}, 280, 270)
 
 
 def _with_spread(title: str, across: Sequence[Quantity], up: Sequence[Quantity]) -> list[dict[str, Any]]:
@@ -371,17 +364,18 @@ def _with_spread(title: str, across: Sequence[Quantity], up: Sequence[Quantity])
     ]
 
 
-def _joined(dots: list[dict[str, Any]], x: Chart, y: Chart, colours: Chart, dashes: Chart) -> list[Chart]:
+def _joined(dots: list[dict[str, Any]], x: Chart, y: Chart, lines: Chart) -> list[Chart]:
     """Points joined in their order, with a spread to each side."""
     order = {"field": "place", "type": "ordinal"}
     rows = [{**point, "place": place} for place, point in enumerate(dots)]
-    upright = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colours}
-    level = {"x": {**x, "field": "left"}, "x2": {"field": "right"}, "y": y, "color": colours}
+    colour = {"color": lines["color"]}
+    upright = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, **colour}
+    level = {"x": {**x, "field": "left"}, "x2": {"field": "right"}, "y": y, **colour}
     return [
-        marks("line", rows, {"x": x, "y": y, "order": order, "color": colours, "strokeDash": dashes}),
+        marks("line", rows, {"x": x, "y": y, "order": order, **lines}),
         marks("rule", rows, upright),
         marks("rule", rows, level),
-        marks("circle", rows, {"x": x, "y": y, "color": colours}, size=28, opacity=1),
+        marks("circle", rows, {"x": x, "y": y, **colour}, size=28, opacity=1),
     ]
 
 

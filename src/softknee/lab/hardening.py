@@ -21,9 +21,9 @@ from .chart import (
     by_name,
     check_ending,
     lines_legend,
-    log_axis,
     marks,
     number,
+    scale_of,
     side_by_side,
     sized,
     ticks,
@@ -96,7 +96,6 @@ def _remark(row: Mapping[str, Any]) -> str:
 
 
 _TALL = 240  # pixels
-_LOGARITHMIC = 10.0  # the ratio from which on equal steps would hide the small values
 _NAMED = 14  # rows that still have room for their names
 _LETTERS = 26  # of a path; its end tells more than its beginning
 
@@ -126,7 +125,7 @@ def hardness_figure(trace: HardnessTrace) -> Chart:
         )
     values = [value for profile in trace.profiles for value in profile.values]
     low, high = min(values), max(values)
-    scale = log_axis(low, high) if low > 0 and high / low > _LOGARITHMIC else {}
+    scale = scale_of(values)
     return side_by_side([_map(trace, (low, high), scale), _profiles(trace, (low, high), scale)], columns=2)
 
 

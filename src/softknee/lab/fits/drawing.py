@@ -40,6 +40,7 @@ from ..chart import (
     sized,
     svg_of,
     ticks,
+    told_apart,
     write_figure,
 )
 from ..figures import Polyline, thin
@@ -271,20 +272,12 @@ def modulus(q: float) -> float:
     return float(takagi(torch.linspace(0.0, min(q, 1.0), 3 * 2**11 + 1, dtype=torch.float64)).max())
 
 
-@dataclass(frozen=True)
-class Constructed:
-    """The SQUAF of the proof with 2k+1 points on [-1, 1]: its largest error as measured, and the proof's bound."""
+def constructed(k: int) -> tuple[float, float]:
+    """The SQUAF of the proof with 2k+1 points on [-1, 1], its table from the function itself: its largest error as
+    measured, and the proof's bound.
 
-    k: int
-    sup: float
-    bound: float
-
-
-def constructed(k: int) -> Constructed:
-    """Take the table from the function itself, as the proof does.
-
-    >>> squaf = constructed(16)
-    >>> squaf.sup <= squaf.bound
+    >>> error, bound = constructed(16)
+    >>> error <= bound
     True
     """
     q = 1 / k
@@ -292,7 +285,7 @@ def constructed(k: int) -> Constructed:
     x = torch.linspace(-1.0, 1.0, _LOOKS + 1, dtype=torch.float64)
     values = get("squaf")(x, k=k, q=q, alpha=_SHARPNESS / q**2, z=z, window=None)
     rest = math.exp(-_SHARPNESS) / -math.expm1(-_SHARPNESS)
-    return Constructed(k, float((values - takagi(x)).abs().max()), modulus(q) + 4 * float(z.abs().max()) * rest)
+    return float((values - takagi(x)).abs().max()), modulus(q) + 4 * float(z.abs().max()) * rest
 
 
 def fitted_to(tolerances: Sequence[float] = TOLERANCES) -> list[Fitted]:
@@ -304,7 +297,8 @@ def fitted_to(tolerances: Sequence[float] = TOLERANCES) -> list[Fitted]:
 def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
     """The function with some of the fits (left out, those of TOLERANCES), and errors against the number of points."""
     fitted = fitted_to() if fits is None else fits
-    proof = [constructed(2**power) for power in range(9)]
+    counts = [2 * 2**power + 1 for power in range(9)]
+    errors, bounds = zip(*(constructed(count // 2) for count in counts), strict=True)
     shown = fitted[1::2] if len(fitted) > 3 else fitted
     x = torch.linspace(-1.0, 1.0, 1501, dtype=torch.float64)
     lines = [("g, continuous and nowhere smooth", "#b5b4ae", 3.0, takagi(x))]
@@ -316,18 +310,15 @@ def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
     left = [
         marks("line", points(x.tolist(), y.tolist(), name=name), plane, strokeWidth=wide) for name, _, wide, y in lines
     ]
-    counts = [2 * squaf.k + 1 for squaf in proof]
     series = {
-        "bound of the proof": (INK, [5, 3], counts, [squaf.bound for squaf in proof]),
-        "SQUAF of the proof": (COLOURS[0], [1, 0], counts, [squaf.sup for squaf in proof]),
+        "bound of the proof": (INK, [5, 3], counts, bounds),
+        "SQUAF of the proof": (COLOURS[0], [1, 0], counts, errors),
         "sk.design.fit": (COLOURS[1], [1, 0], [2 * near.k + 1 for near in fitted], [near.sup for near in fitted]),
     }
-    legend = lines_legend(columns=2)
     where = {
         "x": number("x", title="points of the grid, 2k + 1", axis=ticks((3, 10, 30, 100, 300)), scale={"type": "log"}),
         "y": number("y", axis=ticks((0.01, 0.03, 0.1, 0.3, 1), format="~g"), scale={"type": "log"}),
-        "color": by_name([*series], [look[0] for look in series.values()], legend=legend),
-        "strokeDash": by_name([*series], [look[1] for look in series.values()], legend=legend),
+        **told_apart({name: (colour, dash) for name, (colour, dash, *_) in series.items()}, columns=2),
     }
     right = [
         marks("line", points(xs, ys, name=name), where, point={"size": 26} if dash == [1, 0] else False)
@@ -782,17 +773,13 @@ def _shape_panel(title: str, site: Site, names: Sequence[str]) -> Chart:
     x = number("x", domain=(float(site.x[0]), float(site.x[-1])), axis={"tickCount": 5})
     y = number("y", domain=(floor, high + room), axis={"tickCount": 5})
     fine = len(site.points) > _MANY_POINTS
-    legend = lines_legend(orient="top")
-    looks = {name: _SHAPE_LOOKS[name] for name in names}
-    colour = by_name(names, [look[0] for look in looks.values()], legend=legend)
-    where = {"x": x, "y": y, "color": colour}
-    where["strokeDash"] = by_name(names, [look[1] for look in looks.values()], legend=legend)
+    where = {"x": x, "y": y, **told_apart({name: _SHAPE_LOOKS[name] for name in names}, orient="top")}
     tallest = float(site.shares.max()) or 1.0 if len(site.shares) else 1.0
     bars = [
         {"name": "pre-activations", "x": a, "to": b, "y": floor, "top": floor + 3.5 * room * share / tallest}
         for a, b, share in zip(site.edges.tolist(), site.edges.tolist()[1:], site.shares.tolist(), strict=False)
     ]
-    bar_sides = {"x": x, "x2": {"field": "to"}, "y": y, "y2": {"field": "top"}, "color": colour}
+    bar_sides = {"x": x, "x2": {"field": "to"}, "y": y, "y2": {"field": "top"}, "color": where["color"]}
     layers = [marks("rect", bars, bar_sides)] if bars else []
 
     def drawn(kind: str, name: str, xs: Tensor, ys: Tensor, **look: Any) -> Chart:

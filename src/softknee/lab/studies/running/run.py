@@ -346,8 +346,8 @@ def run_trial(
     if trial.kind == "cost":
         return measure_cost(trial, examples)
     maker = model_maker(trial.model, trial.activation, examples, init=trial.init, loss=trial.training.loss)
-    goal = objective(trial, maker, examples, teacher=teacher)
-    trainer = make_trainer(trial, goal.make)
+    maker, goal = objective(trial, maker, examples, teacher=teacher)
+    trainer = make_trainer(trial, maker)
     trained = sum(parameter.numel() for parameter in trainer.model(0).parameters() if parameter.requires_grad)
     everyone = range(trainer.count)
     start_profiles = profiles(trainer, everyone, distances=False) if "hardness" in trial.measures else []
@@ -366,7 +366,7 @@ def run_trial(
         validation=validation,
         saved=saved,
         watch=watch,
-        more={"augment": augment} | goal.settings(),
+        more={"augment": augment} | goal,
     )
     finished = finish(
         trial, trainer, progress, examples, start_profiles=start_profiles, start_entropies=start_entropies
