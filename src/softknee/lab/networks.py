@@ -202,7 +202,8 @@ def build(builder: str, **arguments: Any) -> Any:
     """The network that a builder of this name makes from these arguments."""
     if builder not in BUILDERS:
         known = ", ".join(repr(name) for name in BUILDERS)
-        raise ParameterError(f"There is no network {builder!r}; there are {known}.{did_you_mean(builder, BUILDERS)}")
+        near = did_you_mean(builder, BUILDERS)
+        raise ParameterError(f"There is no builder {builder!r:.60}; there are {known} and {_TIMM + 'NAME'!r}.{near}")
     try:
         return BUILDERS[builder](**arguments)
     except TypeError as error:
@@ -269,9 +270,6 @@ def build_network(builder: str, arguments: Mapping[str, Any]) -> nn.Module:
     """
     if builder.startswith(_TIMM):
         return _timm(builder.removeprefix(_TIMM), arguments)
-    if builder not in BUILDERS:
-        known = ", ".join(repr(name) for name in BUILDERS)
-        raise ParameterError(f"There is no builder {builder!r:.60}; there are {known} and {_TIMM + 'NAME'!r}.")
     return build(builder, **arguments)
 
 
