@@ -237,7 +237,8 @@ def _table(study: Study, recipe: Recipe) -> str:
     def differ(measure: str, form: str, scale: float = 1.0) -> Callable[[str], str]:
         return lambda label: _difference(outcomes[label], measure, form, scale=scale)
 
-    add("parameters", lambda label: _thousands(outcomes[label].trained), "parameters")
+    trained = {label: outcome.trained for label, outcome in outcomes.items()}
+    add("parameters", lambda label: "" if trained[label] is None else f"{trained[label]:,}", "parameters")
     for measure in measures:
         add(_TITLES[measure], _marked(study, measure).__getitem__, measure)
     for measure, (title, form) in _DIFFERENCES.items():
@@ -259,10 +260,6 @@ def _table(study: Study, recipe: Recipe) -> str:
     if any(outcome.replacement for outcome in outcomes.values()):
         add(f"{_TITLES[measures[0]]}, when replaced", lambda label: _replaced(outcomes[label], measures[0]))
     return _markdown([head for head, _ in columns], [[write(label) for _, write in columns] for label in outcomes])
-
-
-def _thousands(count: int | None) -> str:
-    return "" if count is None else f"{count:,}"
 
 
 def _percent(share: float) -> str:

@@ -67,14 +67,13 @@ def _table(record: Record, name: str) -> Table:
     return Table(
         title=f"{network} on {name}, {task['epochs']} epochs: test accuracy in %, {over}",
         head=("activation", *HEADINGS.values()),
-        rows=[(row["function"], *_accuracies(row)) for row in rows],
+        rows=[
+            (row["function"], *(row["accuracy"][name].text(2) if name in row["accuracy"] else "–" for name in HEADINGS))
+            for row in rows
+        ],
         remarks=[_remark(row) for row in rows if row["hardness_profile"]],
         markup=True,
     )
-
-
-def _accuracies(row: Mapping[str, Any]) -> list[str]:
-    return [row["accuracy"][name].text(2) if name in row["accuracy"] else "–" for name in HEADINGS]
 
 
 def _remark(row: Mapping[str, Any]) -> str:

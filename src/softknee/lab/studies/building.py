@@ -167,16 +167,12 @@ def _filled(builder: str, arguments: dict[str, Any], shape: tuple[int, ...], out
                 f"{dropout!r} was given."
             )
         hidden = arguments.pop("hidden", (128, 128))
-        return {"widths": (shape[0], *_listed(hidden), outputs), **arguments}
+        if not isinstance(hidden, tuple | list) or not hidden:
+            raise RecipeError(f"model.arguments.hidden must be a list of widths, such as [128, 128], not {hidden!r}.")
+        return {"widths": (shape[0], *hidden, outputs), **arguments}
     if len(shape) != 3:
         raise RecipeError(f"model 'cnn' takes images (channels, height, width), and the examples have shape {shape}.")
     return {"image": shape, "classes": outputs, **arguments}
-
-
-def _listed(hidden: Any) -> tuple[Any, ...]:
-    if not isinstance(hidden, tuple | list) or not hidden:
-        raise RecipeError(f"model.arguments.hidden must be a list of widths, such as [128, 128], not {hidden!r}.")
-    return tuple(hidden)
 
 
 def _spread_over_depth(model: nn.Module, chosen: Chosen) -> None:

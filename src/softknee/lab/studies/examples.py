@@ -95,7 +95,8 @@ class Examples:
         quantities = "1 quantity" if self.outputs == 1 else f"{self.outputs} quantities"
         many = f"{self.classes} classes" if self.classes else quantities
         counts = counts.replace("train", "training")
-        return f"{self.name}: {counts} examples of shape {_times(self.input_shape)}, {many}"
+        shape = " x ".join(map(str, self.input_shape))
+        return f"{self.name}: {counts} examples of shape {shape}, {many}"
 
 
 def recipe_examples(
@@ -296,10 +297,6 @@ def _fingerprint(examples: Examples) -> str:
         raw: Any = tensor.contiguous().view(torch.uint8).numpy()
         digest.update(raw.data)
     return digest.hexdigest()
-
-
-def _times(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape))
 
 
 _MOST_BYTES = 8 * 2**30  # what arrays may be after decompression

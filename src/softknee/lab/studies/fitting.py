@@ -214,15 +214,11 @@ def _section(value: Any, cls: type, where: str) -> Any:
                 f"{place} is no key of a recipe.{did_you_mean(key, known)} {whole} has the keys {', '.join(known)}."
             )
     for name, item in known.items():
-        if name not in value and _is_required(item):
+        if name not in value and item.default is item.default_factory is MISSING:
             raise RecipeError(f"{where or 'The recipe'} lacks the key {name!r}, which must be {words(hints[name])}.")
     return cls(
         **{name: fit(content, hints[name], f"{where}.{name}" if where else name) for name, content in value.items()}
     )
-
-
-def _is_required(item: Field[Any]) -> bool:
-    return item.default is MISSING and item.default_factory is MISSING
 
 
 def _free(value: Any, where: str) -> Any:

@@ -167,8 +167,9 @@ class Folder:
 
     def _write_and_move(self, name: str, content: bytes) -> None:
         path = self._path(name)
-        temporary = f"{path.rpartition('/')[0]}/{_temporary_name(path.rpartition('/')[2])}"
-        self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        folder, _, last = path.rpartition("/")
+        temporary = f"{folder}/.{last}.{secrets.token_hex(4)}{_TEMPORARY}"
+        self._fs.makedirs(folder, exist_ok=True)
         try:
             self._fs.pipe_file(temporary, content)
             try:
@@ -179,10 +180,6 @@ class Folder:
         finally:
             with suppress(Exception):
                 self._fs.rm_file(temporary)
-
-
-def _temporary_name(name: str) -> str:
-    return f".{name}.{secrets.token_hex(4)}{_TEMPORARY}"
 
 
 def _is_temporary(name: str) -> bool:
@@ -550,22 +547,26 @@ class RunStore:
         self.folder.write(f"{TRIALS}/{key}.json", record.to_json().encode(), what="record of a trial")
         self.drop_state(key)
 
-    def record(self, key: str, *, with_files: bool = True) -> Record:
-        """The record of a finished trial; DamagedError where it is not whole, or of another trial.
-
-        with_files: its files belong to it, and must be there.
-        """
+    def read(self, key: str) -> Record:
+        """The record of a finished trial as its file has it; `record` also sees that nothing was changed or lost."""
         name = f"{TRIALS}/{key}.json"
         content = self.folder.read(name)
         if content is None:
             raise StoreError(f"'{self.url}' has no finished trial {key!r}.")
         source = f"'{self.folder.place(name)}'"
         try:
-            record = Record.from_json(content.decode(), source=source)
+            return Record.from_json(content.decode(), source=source)
         except UnicodeDecodeError as error:
             raise DamagedError(f"{source} is no record: it is not text in UTF-8. {_CURE}") from error
         except RecordError as error:
             raise DamagedError(f"{error} {_CURE}") from error
+
+    def record(self, key: str, *, with_files: bool = True) -> Record:
+        """The record of a finished trial; DamagedError where it is not whole, or of another trial.
+
+        with_files: its files belong to it, and must be there.
+        """
+        record, source = self.read(key), f"'{self.folder.place(f'{TRIALS}/{key}.json')}'"
         try:
             key_of_record = Outcome.read(record).trial.key
         except (SoftkneeError, KeyError, TypeError, ValueError, AttributeError) as error:
