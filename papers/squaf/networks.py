@@ -29,6 +29,7 @@ from softknee.lab.chart import (
     write_figure,
 )
 from softknee.lab.figures import DISTINCT
+from softknee.lab.table import COLONS, Table
 from softknee.measure.record import Quantity, Record
 
 from ..runs import recipe_named
@@ -116,13 +117,8 @@ _STUDENT_DASHES = ([1, 0], [6, 3], [2, 3])
 
 def distil_markdown(record: Record) -> str:
     """A row for the teacher and for each activation of the student, mean and spread over the seeds."""
-    if record.kind != DISTIL_KIND:
-        raise ParameterError(
-            f"This table is made of a record of 'softknee study distil', and this one is of {record.kind!r}; name "
-            "another file."
-        )
-    reported = reported_of(record)
-    lines = [f"| {' | '.join(_STUDENT_HEADS)} |", "|:--" + "|--:" * (len(_STUDENT_HEADS) - 1) + "|"]
+    _need(record, DISTIL_KIND)
+    reported, rows = reported_of(record), []
     for row in record.rows:
         name = row["activation"]
         if "not_run" in row:
@@ -136,10 +132,18 @@ def distil_markdown(record: Record) -> str:
             count = "" if known is None else f"{known:,}"
             quoted = _number({name: reported.teacher_accuracy} if is_teacher else reported.accuracy, name)
             quoted_gap = _number(reported.gap, name)
-        cells = [name, f"{row['trained']:,}", count, accuracy, quoted, gap, quoted_gap]
-        lines.append(f"| {' | '.join(cells)} |")
+        rows.append([name, f"{row['trained']:,}", count, accuracy, quoted, gap, quoted_gap])
     note = "" if reported is None else f"\nThe paper's: {reported.source}, {reported.data}; here {_here(record)}.\n"
-    return "\n".join(lines) + "\n" + note
+    return Table(head=_STUDENT_HEADS, rows=rows, markup=True).markdown(COLONS) + note
+
+
+def _need(record: Record, kind: str) -> None:
+    """Refuse a record of another kind, or of nothing that came to its end."""
+    if record.kind != kind or not any("accuracy" in row for row in record.rows):
+        raise ParameterError(
+            f"This is made of a record of 'softknee {kind}', and this one is of {record.kind!r} or has nothing in it "
+            "that came to its end; name another file."
+        )
 
 
 def reported_of(record: Record) -> Reported | None:
@@ -149,12 +153,8 @@ def reported_of(record: Record) -> Reported | None:
 
 def draw_distil(record: Record, path: str | PathLike[str]) -> Path:
     """Test accuracy and generalisation gap over the epochs, one line for each activation, means over the seeds."""
+    _need(record, DISTIL_KIND)
     rows = [row for row in record.rows if "accuracy" in row and not row["activation"].startswith(TEACHER)]
-    if record.kind != DISTIL_KIND or not rows:
-        raise ParameterError(
-            f"These curves are drawn from a record of 'softknee study distil', and this one is of {record.kind!r} or "
-            "has no student."
-        )
     teachers = [row for row in record.rows if row["activation"].startswith(TEACHER) and "accuracy" in row]
     left = _student_curves(
         rows, _tests, f"test accuracy, %: {_here(record)}", [row["accuracy"].value for row in teachers]
@@ -222,12 +222,8 @@ _HEADS = (
 
 def rate_markdown(record: Record) -> str:
     """A row for each training: accuracies in percent, bits per activation, mean and spread over the seeds."""
-    if record.kind != RATE_KIND:
-        raise ParameterError(
-            f"This table is made of a record of 'softknee study rate', and this one is of {record.kind!r}; name "
-            "another file."
-        )
-    lines = [f"| {' | '.join(_HEADS)} |", "|:--" + "|--:" * (len(_HEADS) - 1) + "|"]
+    _need(record, RATE_KIND)
+    rows = []
     for row in record.rows:
         accuracy, bits = row.get("accuracy", {}), row.get("bits", {})
         own = "sampled" if row["weight"] is not None else "soft"
@@ -239,8 +235,8 @@ def rate_markdown(record: Record) -> str:
             cells += [_text(accuracy.get(mode), 2) for mode in (own, *switched)]
             full = "" if bits else "32"
             cells += [_text(bits.get(name), 3) or full for name in ("rate", "huffman", "rans", "step_huffman")]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        rows.append(cells)
+    return Table(head=_HEADS, rows=rows, markup=True).markdown(COLONS)
 
 
 def _text(quantity: Quantity | None, digits: int) -> str:
@@ -264,13 +260,8 @@ def draw_rate(record: Record, path: str | PathLike[str]) -> Path:
 
 def rate_figure(record: Record) -> Chart:
     """The figure itself: means over the seeds, with a standard deviation to either side."""
-    coded = [row for row in record.rows if "bits" in row]
-    if record.kind != RATE_KIND or not coded:
-        raise ParameterError(
-            f"A rate curve is drawn from a record of 'softknee study rate', and this one is of {record.kind!r} or has "
-            "no coded row."
-        )
-    coded.sort(key=lambda row: row["weight"])
+    _need(record, RATE_KIND)
+    coded = sorted((row for row in record.rows if "bits" in row), key=lambda row: row["weight"])
     plain = [row for row in record.rows if row["weight"] is None and "accuracy" in row]
     return side_by_side([_accuracies(coded, plain, record), _weights(coded)], columns=2)
 
