@@ -163,6 +163,17 @@ def cpu_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def matmul_precision(name: str) -> Iterator[None]:
+    """Within it torch computes products of float32 in this precision: "highest", "high" (TF32 on a GPU) or "medium"."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(name)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def now(device: torch.device) -> float:
     """The host's clock in seconds, once everything given to the device is done."""
     if device.type == "cuda":

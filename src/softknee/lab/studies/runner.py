@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 
 from ...devices import need_device
 from ...errors import ParameterError, RecipeError, did_you_mean
+from ..bench.clock import cpu_threads
 from ..table import duration
 from .engine import (
     Display,
@@ -218,9 +220,7 @@ def run_study(
         progress = Progress(display or display_here())
         if isinstance(examples, Texts):
             progress.note(examples.sentence())
-        threads_before = torch.get_num_threads()
         try:
-            torch.set_num_threads(known.threads)
             chosen = (LocalEngine if local else RayEngine)(
                 store=store,
                 examples=examples,
@@ -234,7 +234,7 @@ def run_study(
                 threads=known.threads,
                 save_every=save_every,
             )
-            try:
+            with closing(chosen), cpu_threads(known.threads):
                 return _Study(
                     engine=chosen,
                     resume=resume,
@@ -243,13 +243,10 @@ def run_study(
                     each=each or (lambda _: None),
                     only=tuple(only),
                 ).run(recipe)
-            finally:
-                chosen.close()
         except Interrupted as stopped:
             raise StudyStopped(_how_to_go_on(store, command), stopping.number) from stopped
         finally:
             progress.close()
-            torch.set_num_threads(threads_before)
 
 
 def study_examples(
