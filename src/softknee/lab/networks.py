@@ -16,6 +16,7 @@ Sequential(
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -167,6 +168,26 @@ def kan(
         torch.manual_seed(seed)
         shared: dict[str, Any] = {"edge": edge, "grid": grid, "low": low, "high": high, "base": base, "learn": learn}
         return nn.Sequential(*[sk.nn.KANLinear(n_in, n_out, **shared) for n_in, n_out in pairwise(widths)])
+
+
+def network_of(name: str) -> Callable[..., nn.Module]:
+    """The function of a network of the papers; its `activation` returns a new module at each call."""
+    if name == CLICKS:
+        from .clicks import click_model
+
+        return click_model
+    from .vision_networks import NETWORKS
+
+    return NETWORKS[name]
+
+
+def arguments_of(name: str) -> tuple[str, ...]:
+    """What a network of the papers takes besides its activation and its seed.
+
+    >>> arguments_of("vgg8"), arguments_of("deit_tiny")
+    (('classes',), ('classes', 'image', 'patch'))
+    """
+    return tuple(key for key in inspect.signature(network_of(name)).parameters if key not in ("activation", "seed"))
 
 
 def _vision(network: str, **arguments: Any) -> nn.Module:

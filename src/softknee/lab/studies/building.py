@@ -30,7 +30,7 @@ from ...errors import InputError, ParameterError, RecipeError, SoftkneeError
 from ...nn.parameters import Parameterised
 from ...surgery.modules import activation_modules
 from ...surgery.squaf_training import PARTS
-from ..networks import CLICKS, OF_ROWS, SMALL, VISION, build, build_network
+from ..networks import CLICKS, OF_ROWS, SMALL, VISION, build, build_network, network_of
 from .examples import Examples
 from .own_functions import find_function, takes
 from .reading import TIMM, module_of
@@ -121,7 +121,7 @@ def _raw_maker(
             replacing=model.replacing,
         )
     ours = model.build in (*VISION, CLICKS)
-    function = _network(model.build) if ours else find_function(model.build, folder=folder)
+    function = network_of(model.build) if ours else find_function(model.build, folder=folder)
     offered = {"classes": outputs, "input_shape": shape}
     given = {**{name: value for name, value in offered.items() if takes(function, name)}, **arguments}
     if takes(function, "activation"):
@@ -133,16 +133,6 @@ def _raw_maker(
         where=model.where,
         replacing=model.replacing,
     )
-
-
-def _network(name: str) -> Callable[..., nn.Module]:
-    if name == CLICKS:
-        from ..clicks import click_model
-
-        return click_model
-    from ..vision_networks import NETWORKS
-
-    return NETWORKS[name]
 
 
 def _filled(builder: str, arguments: dict[str, Any], shape: tuple[int, ...], outputs: int) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from ...surgery.hardening import distance_bound, hard_module
 from ...surgery.hardening.sites import is_hard
 from .. import language_models
 from ..data.images import IMAGE_SETS
-from ..networks import BUILDERS, CLICKS
+from ..networks import BUILDERS, arguments_of
 from .fitting import fit, is_omitted, located, shown
 from .recipe import (
     FIRST_TUNING_SEED,
@@ -506,7 +506,7 @@ def _check_data(data: Data) -> None:
 
 def _check_model(model: Model, *, where: str = "model.build") -> None:
     if model.build in BUILDERS:
-        known = _NETWORK_ARGUMENTS[model.build] if model.build in _NETWORK_ARGUMENTS else _arguments_of(model.build)
+        known = _NETWORK_ARGUMENTS[model.build] if model.build in _NETWORK_ARGUMENTS else arguments_of(model.build)
         for name in model.arguments:
             if name in _SET_BY_STUDY:
                 raise RecipeError(f"model.arguments.{name} is set by the study; leave it out.")
@@ -548,16 +548,6 @@ def _refuse_places(given: Any, where: str) -> None:
             f"{where} is {given!r}, and records, which are read elsewhere too, name no place on a disk. Give a path "
             f"seen from the folder that softknee is started in, such as {without_paths(given)!r}, or other words."
         )
-
-
-def _arguments_of(network: str) -> tuple[str, ...]:
-    if network == CLICKS:
-        from ..clicks import ARGUMENTS
-
-        return ARGUMENTS
-    from ..vision_networks import arguments_of
-
-    return arguments_of(network)
 
 
 def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
