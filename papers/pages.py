@@ -3,13 +3,12 @@ mathematics; and beside each page every comparison as a CSV."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from softknee.lab.chart import INK, SOFT, Chart, marks, number, png_of, rule_at, sized
+from softknee.lab.table import Table
 from softknee.measure import Versions, write_whole
 
 from .claim import CRASHED, FAILS, HOLDS, PAPERS, VERDICTS, Paper
@@ -165,7 +164,7 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
         stem, _, statement = name.partition(".")
         parts = entry.parts if (entry := judged[name].evidence) is not None and not entry.measured else ()
         measured = parts[0].ours() if parts else judged[name].measured
-        return f"{measured} ([`{statement}`]({stem}/README.md#{_anchor(FINDINGS)}))"
+        return f"{measured} ([`{statement}`]({stem}/README.md#{FINDINGS.lower().replace(' ', '-')}))"
 
     def numbers(name: str) -> Mapping[str, float]:
         entry = judged[name].evidence
@@ -209,10 +208,6 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
         "**A temperature is a learning rate**: t and c of λ-GELU act through c / t² alone "
         f"({evidence('lambda_gelu.a_temperature_is_a_learning_rate')}). Leave t at 1 and choose the rate."
     )
-
-
-def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")
 
 
 def _counted(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged]) -> tuple[str, str]:
@@ -294,7 +289,8 @@ def _main_claims(paper: Paper, judged: Sequence[Judged]) -> Iterator[str]:
         key = next(iter(drawn(entry)), None)
         printed, ours = "", "" if entry.evidence is None else entry.measured
         if key is not None:
-            several = f"<br>{cell(_short(key))}" if entry.evidence is not None and len(entry.evidence.parts) > 1 else ""
+            compared = key.says.rpartition(": ")[2]  # without the name of the study
+            several = f"<br>{cell(compared)}" if entry.evidence is not None and len(entry.evidence.parts) > 1 else ""
             printed, ours = f"{key.printed:+.3g}", f"{key.ours()}{several}"
         setting = "not run" if entry.evidence is None else "stand-in" if entry.stand_in else "same"
         cells = (cell(entry.statement.says), printed, cell(ours), setting, _direction(entry), entry.size)
@@ -310,11 +306,6 @@ def _main_claims(paper: Paper, judged: Sequence[Judged]) -> Iterator[str]:
 
 def _direction(entry: Judged) -> str:
     return entry.verdict + (f"<br>{entry.counts}" if entry.counts else "")
-
-
-def _short(part: Part) -> str:
-    """What is compared, without the name of the study."""
-    return part.says.rpartition(": ")[2]
 
 
 def forest(paper: Paper, judged: Sequence[Judged]) -> Chart | None:
@@ -359,22 +350,11 @@ def _inside(value: float, printed: float | None) -> float:
 
 def comparisons(paper: Paper, judged: Sequence[Judged]) -> str:
     """Every comparison of a paper as CSV."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    heads = (
-        "statement",
-        "comparison",
-        "seeds",
-        "difference",
-        "low",
-        "high",
-        "unit",
-        "p",
-        "printed",
-        "direction",
-        "size",
+    head = (
+        *("statement", "comparison", "seeds", "difference", "low", "high", "unit", "p", "printed"),
+        *("direction", "size", "seeds needed", "setting"),
     )
-    writer.writerow((*heads, "seeds needed", "setting"))
+    rows = []
     for entry in judged:
         if entry.evidence is None or entry.statement.paper != paper:
             continue
@@ -383,8 +363,8 @@ def comparisons(paper: Paper, judged: Sequence[Judged]) -> str:
             numbers = [_digits(value) for value in (part.difference, low, high)]
             answers = (_digits(part.printed), entry.word(part.direction), part.size, part.needed or "")
             row = (entry.statement.name, part.says, part.seeds or "", *numbers, part.unit, _digits(part.p, 2), *answers)
-            writer.writerow((*row, entry.stand_in or "same"))
-    return file.getvalue()
+            rows.append((*row, entry.stand_in or "same"))
+    return Table(head=head, rows=rows).csv()
 
 
 def _digits(value: float | None, digits: int = 4) -> str:

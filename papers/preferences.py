@@ -14,7 +14,7 @@ from softknee.measure.record import Quantity
 
 from .claim import paper as paper_called
 from .runs import Runs, Study, command_of_recipe, command_of_row, folded, recipe_named
-from .statement import Evidence, Part, Statement, better, corrected, mean, statements_of
+from .statement import Evidence, Part, Statement, better, mean, statements_of
 
 GELU = "gelu"  # the label of the model's own activation in the recipes
 STORIES = "eafo-table-4-stories"  # the study that stands in for those with GPT-2
@@ -225,7 +225,7 @@ def _judge(table: PreferenceTable, study: Study) -> Evidence:
             for values, title in ((mine, table.title), (theirs, "GELU")):
                 if values is not None:
                     numbers[f"{title} beta={beta} {column.name}"] = mean(values)
-    return Evidence(corrected(parts), numbers=numbers)
+    return Evidence(parts, numbers=numbers)
 
 
 def _effect(column: Column, mine: str, theirs: str) -> float | None:

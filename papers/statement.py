@@ -116,11 +116,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a statement was judged by: the parts, and a sentence where their differences do not say it all."""
+    """What a statement was judged by: the parts, `corrected`, and a sentence where differences do not say it all."""
 
     parts: Sequence[Part]
     measured: str = ""
     numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", corrected(self.parts))
 
     @property
     def ran(self) -> list[Part]:
@@ -298,11 +301,16 @@ def record(judged: Sequence[Judged], *, command: str) -> Record:
             "direction": entry.verdict,
             "size": entry.size,
             "parts": [vars(part) | {"size": part.size} for part in parts],
-            "numbers": {} if entry.evidence is None else dict(entry.evidence.numbers),
+            "numbers": {} if entry.evidence is None else _finite(entry.evidence.numbers),
             "records": list(entry.records or entry.statement.needs),
         }
         rows.append(row)
     return Record.now("evidence", command=command, rows=rows, settings={"level": LEVEL, "fewest_seeds": FEWEST_SEEDS})
+
+
+def _finite(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record can hold: a mean of seeds that all diverged is no number."""
+    return {name: value for name, value in numbers.items() if not (isinstance(value, float) and math.isnan(value))}
 
 
 # -- parts ------------------------------------------------------------------------------------------------
@@ -382,14 +390,13 @@ def wins(
     measure: str,
     *,
     printed: Mapping[str, float] | None = None,
-    name: str = "",
 ) -> list[Part]:
     """For each of the others: is the winner's score better? The paper's effect is that of the study's own table, or of
     the scores in `printed`."""
     larger, unit = measure not in SMALLER, MEASURES[measure][3]
     parts = []
     for other in others:
-        says = f"{name or study.name}: {winner} better than {other} in {measure}"
+        says = f"{study.name}: {winner} better than {other} in {measure}"
         effect = printed_effect(printed or study.printed_scores(measure), winner, other, measure)
         if winner not in study.outcomes or other not in study.outcomes:
             parts.append(Part(says, NOT_RUN, printed=effect, unit=unit))
@@ -524,7 +531,7 @@ def best_of(
 ) -> Evidence:
     """The winner against each of the others, or of those in the paper's table."""
     rivals = tuple(others) or tuple(label for label in study.printed_scores(measure) if label != winner)
-    parts = corrected(wins(study, winner, rivals, measure, printed=printed))
+    parts = wins(study, winner, rivals, measure, printed=printed)
     there = [label for label in (winner, *rivals) if label in study.outcomes]
     means = {label: study.mean(label, measure, logarithmic=measure == "mse") for label in there}
     return Evidence(parts, numbers=means)
@@ -545,9 +552,10 @@ def drops(study: Study, label: str) -> list[float | None]:
     return [None if a is None or b is None else 100 * (b - a) for a, b in pairs]
 
 
-def rank_correlation_of_groups(
-    groups: Sequence[Sequence[tuple[float, float]]], *, draws: int = 2000, level: float = 0.95
-) -> tuple[float, float, float]:
+_DRAWS = 2000
+
+
+def rank_correlation_of_groups(groups: Sequence[Sequence[tuple[float, float]]]) -> tuple[float, float, float]:
     """Spearman's correlation of all points of all groups, and an interval of it: (correlation, low, high).
 
     Points of one group (the seeds of one activation) are not independent, so the interval is that of the bootstrap
@@ -560,10 +568,10 @@ def rank_correlation_of_groups(
         return spearman([a for a, _ in points], [b for _, b in points]) if len(points) > 1 else math.nan
 
     chance = random.Random(0)
-    drawn = [correlation(chance.choices(groups, k=len(groups)) if groups else ()) for _ in range(draws)]
+    drawn = [correlation(chance.choices(groups, k=len(groups)) if groups else ()) for _ in range(_DRAWS)]
     drawn = sorted(value for value in drawn if not math.isnan(value))
     if not drawn:
         return math.nan, math.nan, math.nan
-    whole, tail = correlation(groups), (1 - level) / 2
+    whole, tail = correlation(groups), LEVEL / 2
     low, high = drawn[int(tail * len(drawn))], drawn[min(len(drawn) - 1, int((1 - tail) * len(drawn)))]
     return whole, min(low, whole), max(high, whole)

@@ -104,7 +104,7 @@ def study_tables(
         if paper is None or isinstance(recipe.task, Preference):  # these have tables of their own
             continue
         yield f"\n### {paper.source}: {recipe.title}\n\n"
-        yield from _table(study, recipe)
+        yield _table(study, recipe)
         yield folded(command_of_row(name, label) for label in study.outcomes)
         counts = sorted({len(outcome.diverged) for outcome in study.outcomes.values()})
         seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
@@ -221,54 +221,49 @@ def _measures(recipe: Recipe) -> list[str]:
     return [measure for measure in MEASURES if measure in named] or list(usual)
 
 
-def _table(study: Study, recipe: Recipe) -> Iterator[str]:
+def _table(study: Study, recipe: Recipe) -> str:
     assert recipe.paper is not None
-    values = recipe.paper.values
-    online = recipe.training.progressive is not None
+    values, outcomes = recipe.paper.values, study.outcomes
     named = {measure for row in values.values() for measure in row}
-    measures = _measures(recipe)
-    printed = [measure for measure in _DIFFERENCES if measure in named]
-    heads = ["activation"]
-    for measure in ("parameters", *measures, *printed):
-        title = _TITLES.get(measure, measure)
-        heads += [f"{title}: paper", "here"] if measure in named else [title]
+    online, measures = recipe.training.progressive is not None, _measures(recipe)
+    columns: list[tuple[str, Callable[[str], str]]] = [("activation", cell)]
+
+    def add(title: str, ours: Callable[[str], str], measure: str = "") -> None:
+        """A column of ours, behind the paper's where it prints this measure."""
+        if measure in named:
+            columns.append((f"{title}: paper", lambda label: _as_printed(values, label, measure)))
+        columns.append(("here" if measure in named else title, ours))
+
+    def differ(measure: str, form: str, scale: float = 1.0) -> Callable[[str], str]:
+        return lambda label: _difference(outcomes[label], measure, form, scale=scale)
+
+    trained = {label: outcome.trained for label, outcome in outcomes.items()}
+    add("parameters", lambda label: "" if trained[label] is None else f"{trained[label]:,}", "parameters")
+    for measure in measures:
+        add(_TITLES[measure], _marked(study, measure).__getitem__, measure)
+    for measure, (title, form) in _DIFFERENCES.items():
+        if measure in named:
+            add(title, differ(measure, form), measure)
+    if online and "relu" in outcomes:
+        # The axes of the SmeLU paper's figure 3: losses in percent of ReLU's.
+        for measure, title in zip(_ONLINE, ("log loss", "ranking loss (1 - AUC)"), strict=True):
+            add(f"{title} against relu's, %", lambda label, measure=measure: _change(study, label, "relu", measure))
     # What a figure shows without numbers, and what a table has beside the scores.
-    outcomes = study.outcomes.values()
-    differ = not values and any(outcome.difference for outcome in outcomes)
-    spread, title = ("binary", _TITLES["binary"]) if online else ("delta_1", "prediction difference")
-    swapped = any(outcome.replacement for outcome in outcomes)
-    others = [
-        measure
-        for measure in _OTHER_DIFFERENCES
-        if differ and not online and all(measure in outcome.difference for outcome in outcomes)
-    ]
-    # The axes of the SmeLU paper's figure 3: losses in percent of ReLU's.
-    basis = "relu" if online and "relu" in study.outcomes else ""
-    heads += [f"log loss against {basis}'s, %", f"ranking loss (1 - AUC) against {basis}'s, %"] if basis else []
-    heads += ([title] if differ else []) + [_OTHER_DIFFERENCES[measure][0] for measure in others]
-    fitted = "accuracy" in measures and all(outcome.train.get("accuracy") for outcome in outcomes)
-    heads += ["on the training examples, %"] if fitted else []
-    heads += [f"{_TITLES[measures[0]]}, when replaced"] if swapped else []
-    rows = []
-    ours = {measure: _marked(study, measure) for measure in measures}
-    for label, outcome in study.outcomes.items():
-        row = [cell(label)]
-        mine = {"parameters": "" if outcome.trained is None else f"{outcome.trained:,}"}
-        mine |= {measure: ours[measure][label] for measure in measures}
-        mine |= {measure: _difference(outcome, measure, _DIFFERENCES[measure][1]) for measure in printed}
-        for measure, value in mine.items():
-            row += [_as_printed(values, label, measure), value] if measure in named else [value]
-        row += [_change(study, label, basis, measure) for measure in _ONLINE] if basis else []
-        row += [_difference(outcome, spread, "{:.5f}")] if differ else []
-        for measure in others:
-            _, scale, form = _OTHER_DIFFERENCES[measure]
-            row.append(_difference(outcome, measure, form, scale=scale))
-        if fitted:
-            accuracy = mean(outcome.train["accuracy"])
-            row.append("" if math.isnan(accuracy) else f"{100 * accuracy:.2f}")
-        row += [_replaced(outcome, measures[0])] if swapped else []
-        rows.append(row)
-    yield _markdown(heads, rows)
+    if not values and any(outcome.difference for outcome in outcomes.values()):
+        spread, title = ("binary", _TITLES["binary"]) if online else ("delta_1", "prediction difference")
+        add(title, differ(spread, "{:.5f}"))
+        for measure, (title, scale, form) in _OTHER_DIFFERENCES.items():
+            if not online and all(measure in outcome.difference for outcome in outcomes.values()):
+                add(title, differ(measure, form, scale))
+    if "accuracy" in measures and all(outcome.train.get("accuracy") for outcome in outcomes.values()):
+        add("on the training examples, %", lambda label: _percent(mean(outcomes[label].train["accuracy"])))
+    if any(outcome.replacement for outcome in outcomes.values()):
+        add(f"{_TITLES[measures[0]]}, when replaced", lambda label: _replaced(outcomes[label], measures[0]))
+    return _markdown([head for head, _ in columns], [[write(label) for _, write in columns] for label in outcomes])
+
+
+def _percent(share: float) -> str:
+    return "" if math.isnan(share) else f"{100 * share:.2f}"
 
 
 def _as_printed(values: Mapping[str, Mapping[str, float]], label: str, measure: str) -> str:

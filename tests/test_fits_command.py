@@ -131,10 +131,10 @@ def test_the_modulus_of_continuity_is_the_largest_change_over_a_distance():
 
 def test_the_squaf_of_the_proof_is_within_its_bound_and_both_shrink():
     results = [constructed(2**power) for power in range(1, 8)]
-    for item, finer in itertools.pairwise(results):
-        assert item.sup <= item.bound
-        assert finer.sup < 0.75 * item.sup
-    assert results[-1].bound < 0.07
+    for (error, bound), (finer, _) in itertools.pairwise(results):
+        assert error <= bound
+        assert finer < 0.75 * error
+    assert results[-1][1] < 0.07
 
 
 def test_the_figure_has_the_fits_and_the_table_of_the_guide_their_numbers():

@@ -134,13 +134,11 @@ def test_a_worker_answers_with_a_record_or_a_sentence(folder: Path) -> None:
     order = {
         "trial": trial.plain(),
         "run": "study_runs:quick_trial",
-        "data_folder": None,
-        "base": str(folder),
+        "arguments": {"data_folder": None, "base": str(folder)},
         "command": "softknee study small",
         "git": None,
         "threads": torch.get_num_threads(),
         "saved": None,
-        "teacher": {},
     }
     answer = run_order(order, pack_examples(examples))
     assert answer["files"] == quick_trial(trial).files

@@ -23,7 +23,6 @@ from softknee.lab.report.summary import (
     best_and_rivals,
     counted,
     decimals,
-    duration,
     fixed,
     listed,
     place_of,
@@ -34,7 +33,7 @@ from softknee.lab.report.summary import (
 from softknee.lab.report.tables import every_table, headline
 from softknee.lab.studies.recipe import Seeds
 from softknee.lab.studies.trials import Outcome
-from softknee.lab.table import BETTER, WORSE
+from softknee.lab.table import BETTER, WORSE, duration
 from softknee.measure.estimate import score
 
 ACCURACY = Measure(name="accuracy", title="accuracy", larger_is_better=True, margin=0.02)
@@ -307,7 +306,7 @@ def test_other_seeds_than_the_baselines_leave_no_comparison_of_sets(found: list[
 
 # -- the recommendation -----------------------------------------------------------------------------------
 
-POINTS = Measure(name="accuracy", title="test accuracy", larger_is_better=True, scale=100, unit="%", margin=0.005)
+POINTS = Measure(name="accuracy", title="test accuracy", larger_is_better=True, unit="%", tolerance=0.005, margin=0.005)
 BASE = (0.90, 0.901, 0.899, 0.9, 0.902, 0.898)
 
 

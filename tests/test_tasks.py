@@ -186,8 +186,8 @@ def test_the_loss_is_the_formula(taught):
     output = torch.randn(5, 10, dtype=torch.float64, requires_grad=True)
     for share in (0.0, 0.9, 1.0):
         asked = replace(trial, task=replace(trial.task, share=share))
-        goal = objective(asked, make, examples, teacher=weights)
-        loss = goal.loss(output, goal.targets(x[None], y[None])[0].double())
+        _, goal = objective(asked, make, examples, teacher=weights)
+        loss = goal["loss"](output, goal["targets"](x[None], y[None])[0].double())
         wanted, own = (F.softmax(each / 3, dim=1) for each in (taught_by, output))
         divergence = (wanted * (wanted / own).log()).sum(1).mean()
         plain = F.cross_entropy(output, y)

@@ -10,13 +10,13 @@ from torch.nn import functional as F
 
 import softknee as sk
 from softknee.errors import ParameterError, RecipeError
-from softknee.lab.networks import VISION, build
+from softknee.lab.networks import VISION, arguments_of, build
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.examples import load_examples
 from softknee.lab.studies.reading import check
 from softknee.lab.studies.recipe import Choice, Data, Model, Recipe
 from softknee.lab.studies.trial import Chosen
-from softknee.lab.vision_networks import NETWORKS, PreactivatedBlock, Shuffle, arguments_of
+from softknee.lab.vision_networks import NETWORKS, PreactivatedBlock, Shuffle
 from softknee.surgery.modules import activation_modules
 
 # Network, classes, parameters without and with one PReLU at each place. FORMULAS: the papers' integers.

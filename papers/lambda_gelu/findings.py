@@ -25,7 +25,6 @@ from ..statement import (
     best_of,
     better,
     bound,
-    corrected,
     drops,
     drops_less,
     mean,
@@ -174,7 +173,7 @@ def learned_gates_become_harder(*studies: Study) -> Evidence:
             parts.append(better(f"{study.name}: mean λ of {label} above 2", seeds, 2.0, printed=printed))
             means[f"{study.name}: {label}"] = mean(seeds)
     low, high = min(means.values()), max(means.values())
-    return Evidence(corrected(parts), f"mean λ from {low:.2f} to {high:.2f}", means)
+    return Evidence(parts, f"mean λ from {low:.2f} to {high:.2f}", means)
 
 
 def _orders(study: Study) -> list[float]:
@@ -259,7 +258,7 @@ def learning_hardness_in_a_vision_transformer(study: Study) -> Evidence:
     seeds = [mean(profile) for label in learned for profile in profiles_of(study, label)]
     hardness = better("mean λ below 1.24", seeds, 1.24, larger=False)
     close = _close_to_gelu([study], 1.0, learned).parts
-    return Evidence([*close, *corrected([hardness])], numbers={"mean": mean(seeds)})
+    return Evidence([*close, *[hardness]], numbers={"mean": mean(seeds)})
 
 
 @statement(
@@ -277,7 +276,7 @@ def replacing_after_hardening_costs_little(*studies: Study) -> Evidence:
     ]
     lost = {study.name: mean(drops(study, HARDENED)) for study in studies}
     words = ", ".join(f"{value:.2f} points ({name.removeprefix('lambda-gelu-')})" for name, value in lost.items())
-    return Evidence(corrected(parts), f"lost: {words}", lost)
+    return Evidence(parts, f"lost: {words}", lost)
 
 
 @statement(
@@ -289,9 +288,7 @@ def replacing_after_hardening_costs_little(*studies: Study) -> Evidence:
 )
 def the_bare_swap_costs_more(*studies: Study) -> Evidence:
     """What each model of hardened λ-GELU loses against what each of GELU does; printed is the paper's difference."""
-    return Evidence(
-        corrected([replace(drops_less(study, HARDENED, "gelu"), printed=_swap(study)) for study in studies])
-    )
+    return Evidence([replace(drops_less(study, HARDENED, "gelu"), printed=_swap(study)) for study in studies])
 
 
 def _swap(study: Study) -> float:
@@ -311,7 +308,7 @@ def _replacing(
         little = better(f"less than {points} points after hardening", lost, float(points), larger=False, unit="points")
         less = replace(drops_less(study, HARDENED, "gelu"), printed=_swap(study))
         numbers = {"hardened": mean(lost), "gelu": mean(drops(study, "gelu"))}
-        return Evidence(corrected([little, less]), numbers=numbers)
+        return Evidence([little, less], numbers=numbers)
 
     decide.__doc__ = (
         f"What each hardened model loses of its test accuracy against {points} point{'s' * (points > 1)}, and against "
@@ -528,7 +525,7 @@ def relu_is_worse_in_language_models(*records: Record) -> Evidence:
             better(f"{size}: GELU better than ReLU", gelu, relu, larger=False, printed=printed, unit="nats")
         )
         close.append(alike(f"{size}: learned λ-GELU within 1 % of GELU", learned, gelu, margin=0.01, unit="nats"))
-    return Evidence([*corrected(compared), *close])
+    return Evidence([*compared, *close])
 
 
 def _added(row: Mapping[str, Any], before: str) -> list[float]:
@@ -551,7 +548,7 @@ def replacing_breaks_language_models(*records: Record) -> Evidence:
         for size, rows in _by_size(records).items()
         for name, before in ((_GELU, "free"), (_LAMBDA, "hardened"))
     ]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 @statement(
@@ -573,7 +570,7 @@ def hardening_lessens_the_shock(*records: Record) -> Evidence:
         )
         for size, rows in _by_size(records).items()
     ]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 def _learned(records: Iterable[Record]) -> dict[str, list[float]]:
@@ -593,7 +590,7 @@ def language_models_keep_soft_gates(*records: Record) -> Evidence:
     """Whether the mean λ over the layers is below 1.24, from the uniform start at 1.01."""
     seeds = _learned(records).items()
     parts = [better(f"{size}: below 1.24", means, 1.24, larger=False) for size, means in seeds]
-    return Evidence(corrected(parts), numbers={size: mean(means) for size, means in seeds})
+    return Evidence(parts, numbers={size: mean(means) for size, means in seeds})
 
 
 @statement(
@@ -615,7 +612,7 @@ def networks_made_for_relu_learn_harder_gates(*needed: Any) -> Evidence:
         study.name: [mean(profile) for profile in profiles_of(study, "λ-GELU uniform")] for study in mlps_and_resnet
     }
     parts = [better(f"{a} harder than {b}", hard[a], soft[b]) for a, b in product(hard, soft)]
-    return Evidence(corrected(parts), numbers={name: mean(means) for name, means in (hard | soft).items()})
+    return Evidence(parts, numbers={name: mean(means) for name, means in (hard | soft).items()})
 
 
 # -- Whether λ-GELU orders the layers by hardness alike from all starts, epoch by epoch: figure 3 (right) of its paper.

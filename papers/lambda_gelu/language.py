@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from softknee.lab.table import DENSE, Table
 from softknee.measure.record import Record
@@ -28,7 +27,10 @@ def language_markdown(record: Record) -> str:
         return _trained(record, "validation loss, nats", "loss", 4)
     if "loss_by_seed" in record.rows[0]:
         return _trained(record, "perplexity", "perplexity", 2)
-    rows = [[row["activation"], *(_number(row, name) for name in _OF_A_MODEL)] for row in record.rows]
+    rows = [
+        [row["activation"], *(f"{row[name]:.2f}" if name in row else "–" for name in _OF_A_MODEL)]
+        for row in record.rows
+    ]
     return _markdown(["activation", *_OF_A_MODEL.values()], rows)
 
 
@@ -39,10 +41,6 @@ def _trained(record: Record, title: str, measure: str, places: int) -> str:
         for row in record.rows
     ]
     return _markdown([title, *columns], rows)
-
-
-def _number(row: Mapping[str, Any], name: str) -> str:
-    return f"{row[name]:.2f}" if name in row else "–"
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..runs import Study
-from ..statement import ADDED, CHANGED, IN_VISION, Evidence, alike, best_of, corrected, scores, statements_of, wins
+from ..statement import ADDED, CHANGED, IN_VISION, Evidence, alike, best_of, scores, statements_of, wins
 
 statement = statements_of("mollification")
 
@@ -104,7 +104,7 @@ def a_narrow_knee_is_best(study: Study) -> Evidence:
     """delta = 0.001 against each of the other seven by test accuracy."""
     narrow = "srelu delta=0.001"
     wide = [label for label in study.printed_scores("accuracy") if label != narrow]
-    return Evidence(corrected(wins(study, narrow, wide, "accuracy")))
+    return Evidence(wins(study, narrow, wide, "accuracy"))
 
 
 NARROW = [

@@ -134,7 +134,7 @@ def difference_depends_on_the_activation(study: Study) -> Evidence:
     low = _lowest(study, labels)
     high = max(labels, key=lambda label: (not math.isnan(difference(study, label)), difference(study, label)))
     share = (0.1 if study.name == ADAGRAD else 0.3) * difference(study, low)
-    return Evidence(corrected(agrees_more(study, low, [high], printed=share)))
+    return Evidence(agrees_more(study, low, [high], printed=share))
 
 
 @with_each_optimizer(
@@ -181,7 +181,7 @@ def wider_knees_agree_more(study: Study) -> Evidence:
     labels = sorted(
         labels_of(study, "smelu"), key=lambda label: float(study.outcomes[label].trial.activation.values["beta"])
     )
-    return Evidence(corrected([part for a, b in pairwise(labels) for part in agrees_more(study, b, [a])]))
+    return Evidence([part for a, b in pairwise(labels) for part in agrees_more(study, b, [a])])
 
 
 @with_each_optimizer(
@@ -194,7 +194,7 @@ def other_measures_say_the_same(study: Study) -> Evidence:
     """The SmeLU with the lowest delta 1 against ReLU, by each of the other measures."""
     best = _lowest(study, labels_of(study, "smelu"))
     parts = [part for measure in OTHER_MEASURES for part in agrees_more(study, best, ["relu"], measure)]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 def swish_agrees_less(study: Study) -> Evidence:
@@ -329,7 +329,7 @@ def _smelu_agrees_more(study: Study) -> list[Part]:
 )
 def smelu_models_of_clicks_agree_more(study: Study) -> Evidence:
     """Each SmeLU of the table against ReLU, by the jackknife of delta 1 and of the relative delta 1."""
-    return Evidence(corrected(_smelu_agrees_more(study)))
+    return Evidence(_smelu_agrees_more(study))
 
 
 @of_clicks(
@@ -340,14 +340,14 @@ def smelu_models_of_clicks_agree_more(study: Study) -> Evidence:
 )
 def smelu_models_of_clicks_agree_more_when_they_share(*studies: Study) -> Evidence:
     """As in table 1, in both settings."""
-    return Evidence(corrected([part for study in studies for part in _smelu_agrees_more(study)]))
+    return Evidence([part for study in studies for part in _smelu_agrees_more(study)])
 
 
 @of_clicks(place="Table 1 and section 5, Criteo", says="SmeLU slightly improves AUC over ReLU.", needs=[APART])
 def smelu_predicts_clicks_better(study: Study) -> Evidence:
     """The AUC of each SmeLU of the table against ReLU's."""
     labels = labels_of(study, "smelu")
-    return Evidence(corrected([part for label in labels for part in _beat(study, label, ["relu"], "auc")]))
+    return Evidence([part for label in labels for part in _beat(study, label, ["relu"], "auc")])
 
 
 @of_clicks(
@@ -360,7 +360,7 @@ def smelu_predicts_clicks_better(study: Study) -> Evidence:
 def swish_predicts_clicks_worse(study: Study) -> Evidence:
     """ReLU against each Swish of the table, by AUC and by delta 1."""
     labels = labels_of(study, "swish")
-    return Evidence(corrected([*_beat(study, "relu", labels, "auc"), *_agree(study, "relu", labels)]))
+    return Evidence([*_beat(study, "relu", labels, "auc"), *_agree(study, "relu", labels)])
 
 
 @of_clicks(
@@ -381,7 +381,7 @@ def smelu_lessens_the_spread_of_auc(*studies: Study) -> Evidence:
             sides = (_distances(study, label), _distances(study, "relu"))
             part = better(says, *sides, larger=False, printed=effect, unit="decades")
             parts += _where_both_learned(study, label, ["relu"], [part])
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 def _distances(study: Study, label: str) -> list[float]:
@@ -472,7 +472,7 @@ def _trades_better(study: Study, family: str, other: str | None) -> list[Part]:
 def smooth_online_models_have_better_trade_offs(study: Study) -> Evidence:
     """Of each family but SoftPlus, and of its values whose mean progressive log loss is no higher than ReLU's, the one
     whose models agree most, against ReLU."""
-    return Evidence(corrected([part for family in FAMILIES[:-1] for part in _trades_better(study, family, None)]))
+    return Evidence([part for family in FAMILIES[:-1] for part in _trades_better(study, family, None)])
 
 
 @statement(
@@ -485,7 +485,7 @@ def smooth_online_models_have_better_trade_offs(study: Study) -> Evidence:
 def softplus_agrees_at_the_expense_of_accuracy(study: Study) -> Evidence:
     """The SoftPlus whose models agree most: it agrees more than ReLU, and ReLU's log loss is lower."""
     best = _agreeing(study, labels_of(study, "softplus"), RELATIVE)
-    return Evidence(corrected([*_agree(study, best, ["relu"], RELATIVE), *_beat(study, "relu", [best], "log_loss")]))
+    return Evidence([*_agree(study, best, ["relu"], RELATIVE), *_beat(study, "relu", [best], "log_loss")])
 
 
 @statement(
@@ -498,7 +498,7 @@ def softplus_agrees_at_the_expense_of_accuracy(study: Study) -> Evidence:
 def selu_is_inferior_online(study: Study) -> Evidence:
     """The SmeLU with the lowest mean log loss against SELU with beta = 1, by log loss and by the relative delta 1."""
     best = _best_loss(study, "smelu")
-    return Evidence(corrected([*_beat(study, best, ["selu"], "log_loss"), *_agree(study, best, ["selu"], RELATIVE)]))
+    return Evidence([*_beat(study, best, ["selu"], "log_loss"), *_agree(study, best, ["selu"], RELATIVE)])
 
 
 @statement(
@@ -512,7 +512,7 @@ def three_families_trade_best_online(study: Study) -> Evidence:
     """Of each family's values whose mean progressive log loss is no higher than ReLU's the one whose models agree most:
     each of the three against each of the two, by the relative delta 1."""
     pairs = product(("smelu", "gelu", "swish"), ("mish", "tanhexp"))
-    return Evidence(corrected([part for family, other in pairs for part in _trades_better(study, family, other)]))
+    return Evidence([part for family, other in pairs for part in _trades_better(study, family, other)])
 
 
 @statement(
@@ -526,4 +526,4 @@ def smelu_agrees_and_swish_predicts_better_online(study: Study) -> Evidence:
     """Of the values whose mean progressive log loss is no higher than ReLU's the SmeLU and the Swish whose models agree
     most, by the relative delta 1; and the Swish and the SmeLU with the lowest mean log loss, by that."""
     losses = _beat(study, _best_loss(study, "swish"), [_best_loss(study, "smelu")], "log_loss")
-    return Evidence(corrected([*_trades_better(study, "smelu", "swish"), *losses]))
+    return Evidence([*_trades_better(study, "smelu", "swish"), *losses])

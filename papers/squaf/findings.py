@@ -26,7 +26,6 @@ from ..statement import (
     best_of,
     better,
     bound,
-    corrected,
     mean,
     printed_effect,
     scores,
@@ -125,7 +124,7 @@ def alone_it_fits_better(inside: Study, alone: Study) -> Evidence:
         ),
         better("k = 13 alone as good as the paper's DiTAC", small, -3.0, larger=False, unit="decades"),
     ]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 @statement(
@@ -141,7 +140,7 @@ def gains_in_function_fitting(inside: Study, alone: Study) -> Evidence:
     squaf, network = scores(alone, "SQUAF k=95", "mse"), scores(inside, best, "mse")
     says = f"SQUAF alone better than the network with {best}"
     part = better(says, squaf, network, larger=False, printed=math.log10(5000), unit="decades")
-    return Evidence(corrected([part]), numbers={"gain": _error(inside, best) / _error(alone, "SQUAF k=95")})
+    return Evidence([part], numbers={"gain": _error(inside, best) / _error(alone, "SQUAF k=95")})
 
 
 @statement(
@@ -153,9 +152,7 @@ def gains_in_function_fitting(inside: Study, alone: Study) -> Evidence:
 )
 def kaf_is_worst(*studies: Study) -> Evidence:
     """Each of the other nine against KAF by the logarithm of the error."""
-    return Evidence(
-        corrected([part for study in studies for other in OTHERS for part in wins(study, other, ["kaf"], "mse")])
-    )
+    return Evidence([part for study in studies for other in OTHERS for part in wins(study, other, ["kaf"], "mse")])
 
 
 def _name(picture: Study) -> str:
@@ -173,7 +170,7 @@ def stores_pictures_best(*pictures: Study) -> Evidence:
     """SQUAF against each of the nine others, PSNR and SSIM, for each picture."""
     measures = ("psnr", "ssim")
     parts = [part for study in pictures for measure in measures for part in wins(study, "squaf", OTHERS, measure)]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 @statement(
@@ -193,7 +190,7 @@ def gains_in_decibels(*pictures: Study) -> Evidence:
             better(f"{_name(study)}: squaf better than {best} in psnr", squaf, other, printed=effect, unit="dB")
         )
         leads[_name(study)] = study.mean("squaf", "psnr") - study.mean(best, "psnr")
-    return Evidence(corrected(parts), numbers=leads)
+    return Evidence(parts, numbers=leads)
 
 
 @statement(
@@ -205,7 +202,7 @@ def gains_in_decibels(*pictures: Study) -> Evidence:
 def polynorm_is_next(*pictures: Study) -> Evidence:
     """PolyNorm against each of the other eight by PSNR."""
     rivals = [label for label in OTHERS if label != "polynorm"]
-    return Evidence(corrected([part for study in pictures for part in wins(study, "polynorm", rivals, "psnr")]))
+    return Evidence([part for study in pictures for part in wins(study, "polynorm", rivals, "psnr")])
 
 
 @statement(
@@ -218,7 +215,7 @@ def polynorm_is_next(*pictures: Study) -> Evidence:
 )
 def classifies_clusters_best(*studies: Study) -> Evidence:
     """SQUAF against each of the nine others by test accuracy."""
-    parts = corrected([part for study in studies for part in wins(study, "squaf", OTHERS, "accuracy")])
+    parts = [part for study in studies for part in wins(study, "squaf", OTHERS, "accuracy")]
     return Evidence(parts, numbers={study.name: study.mean("squaf", "accuracy") for study in studies})
 
 
@@ -247,7 +244,7 @@ def start_of_q_and_alpha_matters_little(grid: Study, camera: Study) -> Evidence:
         for label in grid.outcomes
         if label not in ("q=0.1 h=10", "q=1 h=0.5")
     ]
-    return Evidence(corrected(parts), numbers={label: grid.mean(label, "psnr") for label in grid.outcomes})
+    return Evidence(parts, numbers={label: grid.mean(label, "psnr") for label in grid.outcomes})
 
 
 TIMES, MODES = "h200-model-vit-table-10.json", "h200-model-vit-squaf-bf16.json"
@@ -371,7 +368,7 @@ def _against_each(source: Study | Record, what: str, says: str, *, larger: bool)
         missing = Part(words, NOT_RUN, printed=effect, unit="points")
         compared = better(words, mine, theirs, larger=larger, printed=effect, unit="points") if theirs else missing
         parts.append(compared)
-    return Evidence(corrected(parts), numbers={title: mean(by_seed(source, title, what)) for title in printed})
+    return Evidence(parts, numbers={title: mean(by_seed(source, title, what)) for title in printed})
 
 
 def _leads(source: Study | Record) -> Evidence:
@@ -390,7 +387,7 @@ def _surpasses(source: Study | Record) -> Evidence:
     says, mine = "the student with SQUAF surpasses its teacher", by_seed(source, "SQUAF")
     missing = Part(says, NOT_RUN, printed=effect, unit="points")
     part = missing if math.isnan(teacher) else better(says, mine, teacher, printed=effect, unit="points")
-    return Evidence(corrected([part]), numbers={"teacher": teacher, "squaf": mean(by_seed(source, "SQUAF"))})
+    return Evidence([part], numbers={"teacher": teacher, "squaf": mean(by_seed(source, "SQUAF"))})
 
 
 best_in_a_small_network = statement(
@@ -427,68 +424,49 @@ def polyrelu_does_not_converge(source: Study | Record) -> Evidence:
     return Evidence([part if seeds else Part(part.says, NOT_RUN)], f"{gone} of {seeds} seeds diverged")
 
 
-_TAUGHT = f"{TRAINED}; one teacher, of one seed; the paper's student with ReLU is from the literature"
-best_student = statement(
-    name="best_student",
-    place="Table 7, VGG-13 to VGG-8",
-    says="The student with SQUAF is more accurate than those with other activations (74.95 %, next GELU 73.51 %).",
-    needs=["squaf-table-7-vgg"],
-    instead={"squaf-table-7-vgg": VGG},
-    labels=["squaf"],
-    stand_in=_CIFAR_10,
-    different=_TAUGHT,
-)(_leads)
-student_surpasses_its_teacher = statement(
-    name="student_surpasses_its_teacher",
-    place="Table 7, VGG-13 to VGG-8",
-    says="The student with SQUAF surpasses its teacher (74.95 against 74.64 %), which no other does.",
-    needs=["squaf-table-7-vgg"],
-    instead={"squaf-table-7-vgg": VGG},
-    labels=["squaf"],
-    stand_in=_CIFAR_10,
-    different=_TAUGHT,
-)(_surpasses)
-best_wide_student = statement(
-    name="best_wide_student",
-    place="Table 7, WRN-40-2 to WRN-16-2",
-    says="The student with SQUAF is more accurate than those with other activations (75.93 %, next DiTAC 75.45 %).",
-    needs=["squaf-table-7-wrn"],
-    instead={"squaf-table-7-wrn": WRN},
-    labels=["squaf"],
-    stand_in=_CIFAR_10,
-    different=TRAINED,
-)(_leads)
-wide_student_surpasses_its_teacher = statement(
-    name="wide_student_surpasses_its_teacher",
-    place="Table 7, WRN-40-2 to WRN-16-2",
-    says="The student with SQUAF surpasses its teacher (75.93 against 75.61 %), which no other does.",
-    needs=["squaf-table-7-wrn"],
-    instead={"squaf-table-7-wrn": WRN},
-    labels=["squaf"],
-    stand_in=_CIFAR_10,
-    different=TRAINED,
-)(_surpasses)
-
-
 def smallest_gap(source: Study | Record) -> Evidence:
     """SQUAF's gap against that of each other student of the paper's table 14."""
     return _against_each(source, "gap", "SQUAF's gap smaller than {}'s", larger=False)
 
 
-GAPS = [
+_TAUGHT = f"{TRAINED}; one teacher, of one seed; the paper's student with ReLU is from the literature"
+_CHANGED_IMAGES = f"{_TAUGHT}; of CIFAR-10 the training accuracy is that of changed images during the last epoch"
+_VGG, _WRN = ("squaf-table-7-vgg", VGG), ("squaf-table-7-wrn", WRN)
+_GAP = "At the end of distillation SQUAF has the smallest gap between training and validation accuracy."
+# Name, place, recipe and older record, what was different, how it is judged, and what the paper says.
+STUDENTS = [
     statement(
         name=name,
-        place=f"Table 14 and figure 5, {network}",
-        says="At the end of distillation SQUAF has the smallest gap between training and validation accuracy.",
+        place=place,
+        says=says,
         needs=[recipe],
-        instead={recipe: old},
+        instead={recipe: record},
         labels=["squaf"],
-        different=f"{_TAUGHT}; of CIFAR-10 the training accuracy is that of changed images during the last epoch",
         stand_in=_CIFAR_10,
-    )(smallest_gap)
-    for name, network, recipe, old in (
-        ("smallest_gap", "VGG-8", "squaf-table-7-vgg", VGG),
-        ("smallest_gap_of_a_wide_student", "WRN-16-2", "squaf-table-7-wrn", WRN),
+        different=different,
+    )(decide)
+    for name, place, (recipe, record), different, decide, says in (
+        (
+            *("best_student", "Table 7, VGG-13 to VGG-8", _VGG, _TAUGHT, _leads),
+            "The student with SQUAF is more accurate than those with other activations (74.95 %, next GELU 73.51 %).",
+        ),
+        (
+            *("student_surpasses_its_teacher", "Table 7, VGG-13 to VGG-8", _VGG, _TAUGHT, _surpasses),
+            "The student with SQUAF surpasses its teacher (74.95 against 74.64 %), which no other does.",
+        ),
+        (
+            *("best_wide_student", "Table 7, WRN-40-2 to WRN-16-2", _WRN, TRAINED, _leads),
+            "The student with SQUAF is more accurate than those with other activations (75.93 %, next DiTAC 75.45 %).",
+        ),
+        (
+            *("wide_student_surpasses_its_teacher", "Table 7, WRN-40-2 to WRN-16-2", _WRN, TRAINED, _surpasses),
+            "The student with SQUAF surpasses its teacher (75.93 against 75.61 %), which no other does.",
+        ),
+        ("smallest_gap", "Table 14 and figure 5, VGG-8", _VGG, _CHANGED_IMAGES, smallest_gap, _GAP),
+        (
+            *("smallest_gap_of_a_wide_student", "Table 14 and figure 5, WRN-16-2"),
+            *(_WRN, _CHANGED_IMAGES, smallest_gap, _GAP),
+        ),
     )
 ]
 
@@ -552,7 +530,7 @@ def training_every_squaf_overfits(study: Study) -> Evidence:
     and test accuracy the other way round."""
     every, first = ([_percent(gap) for gap in _gaps(study, label)] for label in (EVERY, FIRST))
     gap = better("the gap is larger where all are trained", every, first, unit="points")
-    return Evidence(corrected([*wins(study, FIRST, [EVERY], "accuracy"), gap]))
+    return Evidence([*wins(study, FIRST, [EVERY], "accuracy"), gap])
 
 
 def _gaps(study: Study, label: str) -> list[float | None]:
@@ -637,7 +615,7 @@ def few_bits_cost_no_accuracy(source: Study | Record) -> Evidence:
         better("SQUAF-P more accurate than ReLU at the largest weight", accuracy, relu, unit="points"),
     ]
     words = f"{mean(bits):.2f} bits at {mean(accuracy):.2f} %, ReLU {mean(relu):.2f} %"
-    return Evidence(corrected(parts), words, {"bits": mean(bits), "sampled": mean(accuracy), "relu": mean(relu)})
+    return Evidence(parts, words, {"bits": mean(bits), "sampled": mean(accuracy), "relu": mean(relu)})
 
 
 @of_the_rate(
@@ -658,7 +636,7 @@ def price_lowers_the_rate(source: Study | Record) -> Evidence:
         )
         for row in rows
     ]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 @of_the_rate(
@@ -684,7 +662,7 @@ def switching_to_the_mean_helps(source: Study | Record) -> Evidence:
     best = max(rows, key=lambda row: mean(row.accuracy["soft"]))
     says = f"switched with weight {best.weight:g} within half a point of SQUAF itself"
     level = alike(says, best.accuracy["soft"], _unpriced(source, "SQUAF"), margin=0.5, unit="points")
-    return Evidence([*corrected(gained), level])
+    return Evidence([*gained, level])
 
 
 @of_the_rate(
@@ -705,7 +683,7 @@ def staircase_costs_little(source: Study | Record) -> Evidence:
         )
         for row in priced(source)
     ]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 @of_the_rate(
@@ -725,7 +703,7 @@ def entropy_is_what_is_coded(source: Study | Record) -> Evidence:
         )
         for row in priced(source)
     ]
-    return Evidence(corrected(parts))
+    return Evidence(parts)
 
 
 @statement(

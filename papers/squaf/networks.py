@@ -19,17 +19,17 @@ from softknee.errors import ParameterError
 from softknee.lab.chart import (
     INK,
     Chart,
-    by_name,
-    lines_legend,
     marks,
     number,
     points,
     rule_at,
     side_by_side,
     sized,
+    told_apart,
     write_figure,
 )
 from softknee.lab.figures import DISTINCT
+from softknee.lab.table import COLONS, Table
 from softknee.measure.record import Quantity, Record
 
 from ..runs import recipe_named
@@ -117,13 +117,8 @@ _STUDENT_DASHES = ([1, 0], [6, 3], [2, 3])
 
 def distil_markdown(record: Record) -> str:
     """A row for the teacher and for each activation of the student, mean and spread over the seeds."""
-    if record.kind != DISTIL_KIND:
-        raise ParameterError(
-            f"This table is made of a record of 'softknee study distil', and this one is of {record.kind!r}; name "
-            "another file."
-        )
-    reported = reported_of(record)
-    lines = [f"| {' | '.join(_STUDENT_HEADS)} |", "|:--" + "|--:" * (len(_STUDENT_HEADS) - 1) + "|"]
+    _need(record, DISTIL_KIND)
+    reported, rows = reported_of(record), []
     for row in record.rows:
         name = row["activation"]
         if "not_run" in row:
@@ -137,10 +132,18 @@ def distil_markdown(record: Record) -> str:
             count = "" if known is None else f"{known:,}"
             quoted = _number({name: reported.teacher_accuracy} if is_teacher else reported.accuracy, name)
             quoted_gap = _number(reported.gap, name)
-        cells = [name, f"{row['trained']:,}", count, accuracy, quoted, gap, quoted_gap]
-        lines.append(f"| {' | '.join(cells)} |")
+        rows.append([name, f"{row['trained']:,}", count, accuracy, quoted, gap, quoted_gap])
     note = "" if reported is None else f"\nThe paper's: {reported.source}, {reported.data}; here {_here(record)}.\n"
-    return "\n".join(lines) + "\n" + note
+    return Table(head=_STUDENT_HEADS, rows=rows, markup=True).markdown(COLONS) + note
+
+
+def _need(record: Record, kind: str) -> None:
+    """Refuse a record of another kind, or of nothing that came to its end."""
+    if record.kind != kind or not any("accuracy" in row for row in record.rows):
+        raise ParameterError(
+            f"This is made of a record of 'softknee {kind}', and this one is of {record.kind!r} or has nothing in it "
+            "that came to its end; name another file."
+        )
 
 
 def reported_of(record: Record) -> Reported | None:
@@ -150,12 +153,8 @@ def reported_of(record: Record) -> Reported | None:
 
 def draw_distil(record: Record, path: str | PathLike[str]) -> Path:
     """Test accuracy and generalisation gap over the epochs, one line for each activation, means over the seeds."""
+    _need(record, DISTIL_KIND)
     rows = [row for row in record.rows if "accuracy" in row and not row["activation"].startswith(TEACHER)]
-    if record.kind != DISTIL_KIND or not rows:
-        raise ParameterError(
-            f"These curves are drawn from a record of 'softknee study distil', and this one is of {record.kind!r} or "
-            "has no student."
-        )
     teachers = [row for row in record.rows if row["activation"].startswith(TEACHER) and "accuracy" in row]
     left = _student_curves(
         rows, _tests, f"test accuracy, %: {_here(record)}", [row["accuracy"].value for row in teachers]
@@ -182,11 +181,7 @@ def _student_curves(rows: list[Any], means: Any, title: str, teachers: list[floa
         (DISTINCT[i % len(DISTINCT)], _STUDENT_DASHES[i // len(DISTINCT) % len(_STUDENT_DASHES)])
         for i in range(len(names))
     ]
-    legend = lines_legend(columns=1, orient="right")
-    channels = {
-        "color": by_name(names, [colour for colour, _ in looks], legend=legend),
-        "strokeDash": by_name(names, [dash for _, dash in looks], legend=legend),
-    }
+    channels = told_apart(dict(zip(names, looks, strict=True)), columns=1, orient="right")
     levels = [{"y": value, "text": TEACHER} for value in teachers]
     layers = [
         marks("line", points, {"x": x, "y": y, **channels}),
@@ -227,12 +222,8 @@ _HEADS = (
 
 def rate_markdown(record: Record) -> str:
     """A row for each training: accuracies in percent, bits per activation, mean and spread over the seeds."""
-    if record.kind != RATE_KIND:
-        raise ParameterError(
-            f"This table is made of a record of 'softknee study rate', and this one is of {record.kind!r}; name "
-            "another file."
-        )
-    lines = [f"| {' | '.join(_HEADS)} |", "|:--" + "|--:" * (len(_HEADS) - 1) + "|"]
+    _need(record, RATE_KIND)
+    rows = []
     for row in record.rows:
         accuracy, bits = row.get("accuracy", {}), row.get("bits", {})
         own = "sampled" if row["weight"] is not None else "soft"
@@ -244,8 +235,8 @@ def rate_markdown(record: Record) -> str:
             cells += [_text(accuracy.get(mode), 2) for mode in (own, *switched)]
             full = "" if bits else "32"
             cells += [_text(bits.get(name), 3) or full for name in ("rate", "huffman", "rans", "step_huffman")]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        rows.append(cells)
+    return Table(head=_HEADS, rows=rows, markup=True).markdown(COLONS)
 
 
 def _text(quantity: Quantity | None, digits: int) -> str:
@@ -269,13 +260,8 @@ def draw_rate(record: Record, path: str | PathLike[str]) -> Path:
 
 def rate_figure(record: Record) -> Chart:
     """The figure itself: means over the seeds, with a standard deviation to either side."""
-    coded = [row for row in record.rows if "bits" in row]
-    if record.kind != RATE_KIND or not coded:
-        raise ParameterError(
-            f"A rate curve is drawn from a record of 'softknee study rate', and this one is of {record.kind!r} or has "
-            "no coded row."
-        )
-    coded.sort(key=lambda row: row["weight"])
+    _need(record, RATE_KIND)
+    coded = sorted((row for row in record.rows if "bits" in row), key=lambda row: row["weight"])
     plain = [row for row in record.rows if row["weight"] is None and "accuracy" in row]
     return side_by_side([_accuracies(coded, plain, record), _weights(coded)], columns=2)
 
@@ -302,15 +288,15 @@ def _accuracies(coded: Sequence[Mapping[str, Any]], plain: Sequence[Any], record
         for name, level in levels
         for end in (left, right)
     ]
-    colours = by_name(names, [*DISTINCT[: len(_CURVES)], *[INK] * len(levels)], legend=lines_legend(columns=2))
-    dashes = by_name(names, [*[[1, 0]] * len(_CURVES), *_DASHES[: len(levels)]], legend=lines_legend(columns=2))
+    looks = [(colour, [1, 0]) for colour in DISTINCT[: len(_CURVES)]] + [(INK, dash) for dash in _DASHES[: len(levels)]]
+    lines = told_apart(dict(zip(names, looks, strict=True)), columns=2)
     detail = {"field": "name", "type": "nominal"}
     layers = [
         marks(
             "area", across, {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "detail": detail}, **_SHADE
         ),
-        marks("line", across, {"x": x, "y": y, "color": colours, "strokeDash": dashes}),
-        *_joined(dots, x, y, colours, dashes),
+        marks("line", across, {"x": x, "y": y, **lines}),
+        *_joined(dots, x, y, lines),
         marks(
             "text",
             _weight_names(coded, left, right),
@@ -349,11 +335,9 @@ def _weights(coded: Sequence[Mapping[str, Any]]) -> Chart:
     most = max(quantity.value for quantity in weights) or 0.001
     x = number("x", title="weight λ of the rate", domain=(-0.05 * most, 1.05 * most))
     y = number("y", domain=(low - room, high + room))
-    legend = lines_legend(columns=3)
-    names = [title for _, title in _BITS]
-    colours = by_name(names, DISTINCT[: len(names)], legend=legend)
-    dashes = by_name(names, [[1, 0]] * len(names), legend=legend)
-    return sized({"title": "bits per activation", "layer": _joined(dots, x, y, colours, dashes)}, 280, 270)
+    looks = {title: (colour, [1, 0]) for (_, title), colour in zip(_BITS, DISTINCT, strict=False)}
+    lines = told_apart(looks, columns=3)
+    return sized({"title": "bits per activation", "layer": _joined(dots, x, y, lines)}, 280, 270)
 
 
 def _with_spread(title: str, across: Sequence[Quantity], up: Sequence[Quantity]) -> list[dict[str, Any]]:
@@ -371,17 +355,18 @@ def _with_spread(title: str, across: Sequence[Quantity], up: Sequence[Quantity])
     ]
 
 
-def _joined(dots: list[dict[str, Any]], x: Chart, y: Chart, colours: Chart, dashes: Chart) -> list[Chart]:
+def _joined(dots: list[dict[str, Any]], x: Chart, y: Chart, lines: Chart) -> list[Chart]:
     """Points joined in their order, with a spread to each side."""
     order = {"field": "place", "type": "ordinal"}
     rows = [{**point, "place": place} for place, point in enumerate(dots)]
-    upright = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": colours}
-    level = {"x": {**x, "field": "left"}, "x2": {"field": "right"}, "y": y, "color": colours}
+    colour = {"color": lines["color"]}
+    upright = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, **colour}
+    level = {"x": {**x, "field": "left"}, "x2": {"field": "right"}, "y": y, **colour}
     return [
-        marks("line", rows, {"x": x, "y": y, "order": order, "color": colours, "strokeDash": dashes}),
+        marks("line", rows, {"x": x, "y": y, "order": order, **lines}),
         marks("rule", rows, upright),
         marks("rule", rows, level),
-        marks("circle", rows, {"x": x, "y": y, "color": colours}, size=28, opacity=1),
+        marks("circle", rows, {"x": x, "y": y, **colour}, size=28, opacity=1),
     ]
 
 

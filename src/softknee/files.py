@@ -31,13 +31,14 @@ def write_whole(path: str | os.PathLike[str], text: str | bytes, *, what: str) -
         try:
             _write_synced(temporary, content)
             os.replace(temporary, target)
+            sync_folder(target.parent)
         finally:
             with suppress(FileNotFoundError):
                 temporary.unlink()
     except OSError as error:
         raise WriteError(
             f"The {what} could not be written to '{path}' ({error.strerror or error}); what stood there "
-            "before, if anything, is unchanged. Choose a folder that exists, can be written to and has space."
+            "before, if anything, is unchanged. Choose a folder that exists and can be written to, or make space there."
         ) from error
     return target
 
@@ -47,6 +48,13 @@ def _write_synced(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def make_parents(folder: Path) -> None:
+    """Make the folders that are missing on the way to this one and itself, each seen safe on the disk."""
+    for missing in reversed([place for place in (folder, *folder.parents) if not place.exists()]):
+        missing.mkdir(exist_ok=True)
+        sync_folder(missing.parent)
 
 
 def make_folder(path: str | os.PathLike[str], *, what: str) -> Path:

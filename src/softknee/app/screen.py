@@ -55,7 +55,7 @@ def progress_bar(what: str, *, total: int) -> Iterator[Callable[[str], None]]:
 
 def _lines(what: str, total: int) -> Callable[[str], None]:
     """A line on stderr now and then: in the log of a long run a bar would be seen when it is over."""
-    from ..lab.studies.engine import clock
+    from ..lab.table import duration
 
     begun = last_line = time.monotonic()
     done = 0
@@ -65,7 +65,7 @@ def _lines(what: str, total: int) -> Callable[[str], None]:
         done, now = done + 1, time.monotonic()
         if now - last_line >= _BETWEEN_LINES or (done == total and last_line > begun):
             last_line, left = now, (now - begun) / done * (total - done)
-            times = f"{clock(now - begun)} so far, about {clock(left)} left"
+            times = f"{duration(now - begun)} so far, about {duration(left)} left"
             typer.echo(f"{what} {name}: {done} of {total}, {times}", err=True)
 
     return advance

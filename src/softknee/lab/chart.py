@@ -164,6 +164,19 @@ def lines_legend(**more: Any) -> Chart:
     return {"symbolType": "stroke", "symbolSize": 400, "symbolOpacity": 1, **more}
 
 
+def told_apart(looks: Mapping[str, tuple[str, list[Any]]], **legend: Any) -> Chart:
+    """The channels of lines by name, each with its colour and its dashes, and their legend."""
+    names, (colours, dashes) = list(looks), zip(*looks.values(), strict=True)
+    shown = lines_legend(**legend)
+    return {"color": by_name(names, colours, legend=shown), "strokeDash": by_name(names, dashes, legend=shown)}
+
+
+def scale_of(values: Iterable[float]) -> Chart:
+    """A logarithmic axis where the values lie above 0 and more than a decade apart; else what a linear one has."""
+    every = list(values)
+    return log_axis(min(every), max(every)) if 0 < 10 * min(every) < max(every) else {}
+
+
 def sized(chart: Chart, wide: float | str, tall: float) -> Chart:
     """The chart with its panel of that many pixels."""
     return {"width": wide, "height": tall, **chart}
@@ -175,9 +188,9 @@ def side_by_side(charts: Sequence[Chart], *, columns: int, spacing: float = 24.0
     return {"concat": list(charts), "columns": columns, "spacing": spacing, "resolve": {"scale": apart}}
 
 
-def footnote(text: str) -> Chart:
-    """A line of small print below a chart, as its title."""
-    return {"text": text, "orient": "bottom", "fontSize": 9.5, "color": SOFT}
+def footnote(*lines: str) -> Chart:
+    """Small print below a chart, as its title."""
+    return {"text": list(lines), "orient": "bottom", "fontSize": 9.5, "color": SOFT}
 
 
 def rule_at(**places: float) -> Chart:

@@ -5,7 +5,6 @@ Progressive validation, by which figure 3 is judged, is `training.progressive` o
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from ..errors import InputError, ParameterError, did_you_mean, require_number
 from ..nn.row_norm import row_norm
 from .data.criteo import BUCKETS, CATEGORIES, EMBEDDINGS, NUMBERS
-from .networks import new_activation, whole_numbers
+from .networks import CLICKS, arguments_of, new_activation, whole_numbers
 from .vision_networks import Factory, Place, built
 
 HIDDEN = (2572, 1454, 1596)
@@ -147,10 +146,6 @@ def _sizes(embed: Any) -> dict[str, int]:
     return dict(sorted(embed.items(), key=lambda item: COLUMNS.index(item[0])))
 
 
-# What it takes besides its activation and its seed.
-ARGUMENTS = tuple(name for name in inspect.signature(click_model).parameters if name not in ("activation", "seed"))
-
-
 def build_by_name(*, activation: str = "relu", seed: int = 0, **knobs: Any) -> nn.Module:
     """The model with an activation by its name; what is no argument of the model is a knob of the activation.
 
@@ -158,6 +153,6 @@ def build_by_name(*, activation: str = "relu", seed: int = 0, **knobs: Any) -> n
     >>> made[2], made[4]
     (SmeLU(beta=2 (learned), per='channel', size=8, dim=1), SmeLU(beta=2 (learned), per='channel', size=4, dim=1))
     """
-    own = {name: knobs.pop(name) for name in ARGUMENTS if name in knobs}
+    own = {name: knobs.pop(name) for name in arguments_of(CLICKS) if name in knobs}
     widths: Iterator[int] = iter(own.get("hidden", HIDDEN))
     return click_model(**own, activation=lambda: new_activation(activation, knobs, channels=next(widths)), seed=seed)

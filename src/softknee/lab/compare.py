@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..errors import DataError, InputError, ParameterError, did_you_mean, first_line, need_package
 from ..measure import Quantity, Record
-from ..measure.estimate import check_level, t_quantile
+from ..measure.estimate import check_level
 from ..measure.scores import read
 from ..train.arguments import tensor_of
 from .checkpoint import CheckpointError, load_checkpoint
@@ -25,9 +25,6 @@ from .studies.examples import Examples, load_examples, read_arrays
 from .studies.own_functions import find_function, takes
 from .studies.recipe import Data
 from .table import Table
-
-_FEW = 1000  # changes up to which the test is summed in whole numbers
-_MANY = 1000  # degrees of freedom from which the t distribution is the normal one to three digits
 
 
 @dataclass(frozen=True)
@@ -44,11 +41,10 @@ def wilson(count: int, examples: int, *, level: float = 0.95) -> tuple[float, fl
     >>> tuple(round(end, 6) for end in wilson(0, 10))
     (0.0, 0.277533)
     """
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    share, weight = count / examples, z * z / examples
-    middle = (share + weight / 2) / (1 + weight)
-    reach = z * math.sqrt(share * (1 - share) / examples + weight / (4 * examples)) / (1 + weight)
-    return (0.0 if count == 0 else middle - reach), (1.0 if count == examples else middle + reach)
+    from scipy.stats import binomtest  # comes with scikit-learn
+
+    interval = binomtest(count, examples).proportion_ci(level, method="wilson")
+    return float(interval.low), float(interval.high)
 
 
 def mcnemar(spoiled: int, mended: int) -> float:
@@ -57,14 +53,9 @@ def mcnemar(spoiled: int, mended: int) -> float:
     >>> mcnemar(1, 9)
     0.021484375
     """
-    count, fewer = spoiled + mended, min(spoiled, mended)
-    if count == 2 * fewer:
-        return 1.0
-    if count <= _FEW:
-        return min(1.0, 2 * sum(math.comb(count, k) for k in range(fewer + 1)) / 2**count)
-    largest = math.lgamma(count + 1) - count * math.log(2)
-    terms = (math.exp(largest - math.lgamma(k + 1) - math.lgamma(count - k + 1)) for k in range(fewer + 1))
-    return min(1.0, 2 * math.fsum(terms))
+    from scipy.stats import binomtest
+
+    return float(binomtest(spoiled, spoiled + mended).pvalue) if spoiled + mended else 1.0
 
 
 def gain_interval(spoiled: float, mended: float, examples: int, *, level: float = 0.95) -> tuple[float, float]:
@@ -85,8 +76,9 @@ def over_examples(each: Tensor, *, level: float = 0.95, low: float = 0.0) -> Rat
     count, mean = len(each), float(each.mean())
     if count < 2:
         return Rate(mean, (low, 1.0))
-    t = t_quantile(count - 1, level) if count <= _MANY else NormalDist().inv_cdf((1 + level) / 2)
-    reach = t * float(each.std()) / math.sqrt(count)
+    from scipy.stats import t
+
+    reach = float(t.ppf((1 + level) / 2, count - 1)) * float(each.std()) / math.sqrt(count)
     return Rate(mean, (max(mean - reach, low), min(mean + reach, 1.0)))
 
 

@@ -33,9 +33,7 @@ from .chart import (
     INK,
     Chart,
     asset,
-    by_name,
     check_ending,
-    lines_legend,
     marks,
     number,
     points,
@@ -43,6 +41,7 @@ from .chart import (
     sized,
     svg_of,
     ticks,
+    told_apart,
     write_figure,
 )
 from .typeset import closed_form, formula
@@ -465,8 +464,11 @@ def _legend(lines: Sequence[Line], note: str, wide: float) -> Chart:
     longest, total = max(map(len, words), default=0), sum(map(len, words))
     fits = total * _LETTER + len(words) * _HANDLE < wide
     columns = len(words) if fits else max(1, int(wide / (longest * _LETTER + _HANDLE)))
-    keys = [str(place) for place in range(len(words))]
-    legend = lines_legend(
+    if not words:
+        return rule_at(y=0.0)
+    looks = [(line.colour, _DOTS if line.dotted else [1, 0]) for line in named] + [("transparent", [1, 0])] * bool(note)
+    channels = told_apart(
+        {str(place): look for place, look in enumerate(looks)},
         orient="top",
         columns=columns,
         labelExpr=f"{json.dumps(words, ensure_ascii=False)}[+datum.value]",
@@ -474,10 +476,7 @@ def _legend(lines: Sequence[Line], note: str, wide: float) -> Chart:
         symbolStrokeWidth=2.3,
         labelFontSize=12,
     )
-    colours = [line.colour for line in named] + ["transparent"] * bool(note)
-    dashes = [_DOTS if line.dotted else [1, 0] for line in named] + [[1, 0]] * bool(note)
-    channels = {"color": by_name(keys, colours, legend=legend), "strokeDash": by_name(keys, dashes, legend=legend)}
-    return marks("line", [{"name": key} for key in keys], channels, color=INK) if words else rule_at(y=0.0)
+    return marks("line", [{"name": str(place)} for place in range(len(words))], channels, color=INK)
 
 
 # -- all functions on one sheet ---------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from .chart import (
     by_name,
     check_ending,
     lines_legend,
-    log_axis,
     marks,
     number,
+    scale_of,
     side_by_side,
     sized,
     ticks,
@@ -67,14 +67,13 @@ def _table(record: Record, name: str) -> Table:
     return Table(
         title=f"{network} on {name}, {task['epochs']} epochs: test accuracy in %, {over}",
         head=("activation", *HEADINGS.values()),
-        rows=[(row["function"], *_accuracies(row)) for row in rows],
+        rows=[
+            (row["function"], *(row["accuracy"][name].text(2) if name in row["accuracy"] else "–" for name in HEADINGS))
+            for row in rows
+        ],
         remarks=[_remark(row) for row in rows if row["hardness_profile"]],
         markup=True,
     )
-
-
-def _accuracies(row: Mapping[str, Any]) -> list[str]:
-    return [row["accuracy"][name].text(2) if name in row["accuracy"] else "–" for name in HEADINGS]
 
 
 def _remark(row: Mapping[str, Any]) -> str:
@@ -96,7 +95,6 @@ def _remark(row: Mapping[str, Any]) -> str:
 
 
 _TALL = 240  # pixels
-_LOGARITHMIC = 10.0  # the ratio from which on equal steps would hide the small values
 _NAMED = 14  # rows that still have room for their names
 _LETTERS = 26  # of a path; its end tells more than its beginning
 
@@ -126,7 +124,7 @@ def hardness_figure(trace: HardnessTrace) -> Chart:
         )
     values = [value for profile in trace.profiles for value in profile.values]
     low, high = min(values), max(values)
-    scale = log_axis(low, high) if low > 0 and high / low > _LOGARITHMIC else {}
+    scale = scale_of(values)
     return side_by_side([_map(trace, (low, high), scale), _profiles(trace, (low, high), scale)], columns=2)
 
 

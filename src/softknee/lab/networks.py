@@ -16,6 +16,7 @@ Sequential(
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -169,6 +170,26 @@ def kan(
         return nn.Sequential(*[sk.nn.KANLinear(n_in, n_out, **shared) for n_in, n_out in pairwise(widths)])
 
 
+def network_of(name: str) -> Callable[..., nn.Module]:
+    """The function of a network of the papers; its `activation` returns a new module at each call."""
+    if name == CLICKS:
+        from .clicks import click_model
+
+        return click_model
+    from .vision_networks import NETWORKS
+
+    return NETWORKS[name]
+
+
+def arguments_of(name: str) -> tuple[str, ...]:
+    """What a network of the papers takes besides its activation and its seed.
+
+    >>> arguments_of("vgg8"), arguments_of("deit_tiny")
+    (('classes',), ('classes', 'image', 'patch'))
+    """
+    return tuple(key for key in inspect.signature(network_of(name)).parameters if key not in ("activation", "seed"))
+
+
 def _vision(network: str, **arguments: Any) -> nn.Module:
     from .vision_networks import build_by_name
 
@@ -202,7 +223,8 @@ def build(builder: str, **arguments: Any) -> Any:
     """The network that a builder of this name makes from these arguments."""
     if builder not in BUILDERS:
         known = ", ".join(repr(name) for name in BUILDERS)
-        raise ParameterError(f"There is no network {builder!r}; there are {known}.{did_you_mean(builder, BUILDERS)}")
+        near = did_you_mean(builder, BUILDERS)
+        raise ParameterError(f"There is no builder {builder!r:.60}; there are {known} and {_TIMM + 'NAME'!r}.{near}")
     try:
         return BUILDERS[builder](**arguments)
     except TypeError as error:
@@ -269,9 +291,6 @@ def build_network(builder: str, arguments: Mapping[str, Any]) -> nn.Module:
     """
     if builder.startswith(_TIMM):
         return _timm(builder.removeprefix(_TIMM), arguments)
-    if builder not in BUILDERS:
-        known = ", ".join(repr(name) for name in BUILDERS)
-        raise ParameterError(f"There is no builder {builder!r:.60}; there are {known} and {_TIMM + 'NAME'!r}.")
     return build(builder, **arguments)
 
 

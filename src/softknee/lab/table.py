@@ -158,6 +158,18 @@ class Table:
         return drawn
 
 
+def duration(seconds: float) -> str:
+    """A time as a person reads it.
+
+    >>> duration(4.2), duration(42), duration(75), duration(7300)
+    ('4.2 s', '42 s', '1 min 15 s', '2 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$])")
 
 

@@ -201,7 +201,7 @@ def _typeset(act: Activation, order: int, pieces: Pieces, given: Mapping[Symbol,
     used = set().union(*(part.free_symbols for part in pieces.parts))
     where = [rf"{symbol} = {expression(value, act)}" for symbol, value in given.items() if symbol in used]
     if act.implicit is not None and v in used:
-        where.append(rf"v \text{{ solves }} {expression(_spelled(act.implicit.inverse), act)} = x")
+        where.append(rf"v \text{{ solves }} {expression(_shortest(elementary(act.implicit.inverse)), act)} = x")
     parts, long = _named_argument(pieces.parts)
     if long is not None:
         where.append(rf"w = {expression(long, act)}")
@@ -216,10 +216,6 @@ def _typeset(act: Activation, order: int, pieces: Pieces, given: Mapping[Symbol,
     when = [rf"x {up_to} {seams[0]}", *middle, rf"x {down_to} {seams[-1]}"]
     rows = r" \\ ".join(f"{part} & {place}" for part, place in zip(latex, when, strict=True))
     return Formula(rf"\begin{{cases}} {rows} \end{{cases}}", tuple(where))
-
-
-def _spelled(expr: Expr) -> Expr:
-    return _shortest(elementary(expr))
 
 
 def _is_continuous(pieces: Pieces, given: Mapping[Symbol, Expr]) -> bool:

@@ -25,7 +25,6 @@ and 13 add 35 parameters for SQUAF, which is one SQUAF, and 5 (VGG-8) and 13 (WR
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -38,7 +37,7 @@ from torch import Tensor, nn
 import softknee as sk
 
 from ..errors import ParameterError, need_package
-from .networks import new_activation
+from .networks import arguments_of, new_activation
 
 
 def resnet56(*, classes: int = 100, activation: Factory = nn.ReLU, seed: int = 0) -> nn.Module:
@@ -382,18 +381,6 @@ def draw_by_outputs_(model: nn.Module) -> None:
             nn.init.normal_(module.weight, std=math.sqrt(2 / fan))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-
-
-_SET_ELSEWHERE = ("activation", "seed")
-
-
-def arguments_of(network: str) -> tuple[str, ...]:
-    """What a network takes besides its activation and its seed.
-
-    >>> arguments_of("vgg8"), arguments_of("deit_tiny")
-    (('classes',), ('classes', 'image', 'patch'))
-    """
-    return tuple(name for name in inspect.signature(NETWORKS[network]).parameters if name not in _SET_ELSEWHERE)
 
 
 def build_by_name(network: str, *, activation: str = "relu", seed: int = 0, **knobs: Any) -> nn.Module:

@@ -25,54 +25,6 @@ from .clock import bytes_held
 # is the straightforward composition. The parameters are tensors of one element that may need gradients.
 
 
-def leaky_relu(x: Tensor, *, slope: Tensor) -> Tensor:
-    return torch.where(x >= 0, x, slope * x)
-
-
-def prelu(x: Tensor, *, slope: Tensor) -> Tensor:
-    return F.prelu(x, slope)
-
-
-def elu(x: Tensor, *, beta: Tensor) -> Tensor:
-    return torch.where(x > 0, x, beta * torch.expm1(x))
-
-
-def celu(x: Tensor, *, beta: Tensor) -> Tensor:
-    return beta * F.elu(x / beta)
-
-
-def selu(x: Tensor, *, lam: Tensor, beta: Tensor) -> Tensor:
-    return lam * torch.where(x > 0, x, beta * torch.expm1(x))
-
-
-def softplus(x: Tensor, *, beta: Tensor) -> Tensor:
-    return F.softplus(beta * x) / beta
-
-
-def swish(x: Tensor, *, beta: Tensor | None = None) -> Tensor:
-    return F.silu(x) if beta is None else x * torch.sigmoid(beta * x)
-
-
-def gelu(x: Tensor, *, beta: Tensor) -> Tensor:
-    return F.gelu(beta * x) / beta
-
-
-def gelu_tanh(x: Tensor, *, beta: Tensor) -> Tensor:
-    return F.gelu(beta * x, approximate="tanh") / beta
-
-
-def lambda_gelu(x: Tensor, *, lam: Tensor) -> Tensor:
-    return x * 0.5 * (1 + torch.erf(lam * x / math.sqrt(2)))
-
-
-def mish(x: Tensor, *, beta: Tensor) -> Tensor:
-    return F.mish(beta * x) / beta
-
-
-def tanhexp(x: Tensor, *, beta: Tensor) -> Tensor:
-    return x * torch.tanh(torch.exp(beta * x))
-
-
 def srelu(x: Tensor, *, delta: Tensor) -> Tensor:
     left = x <= -delta
     inside = (x > -delta) & (x < delta)
@@ -105,30 +57,12 @@ def leaky_smelu(x: Tensor, *, beta: Tensor, g_minus: Tensor) -> Tensor:
     return torch.where(x <= -beta, g_minus * (x + beta), torch.where(x >= beta, x + g_minus * beta, curve))
 
 
-def shifted_smelu(x: Tensor, *, beta: Tensor, shift: Tensor) -> Tensor:
-    return smelu(x - shift, beta=beta)
-
-
 def origin_smelu(x: Tensor, *, alpha: Tensor, beta: Tensor, g_minus: Tensor, g_plus: Tensor) -> Tensor:
     width = alpha + beta
     left = g_minus * x + alpha**2 * (g_minus - g_plus) / (2 * width)
     right = g_plus * x + beta**2 * (g_minus - g_plus) / (2 * width)
     curve = (g_plus - g_minus) / (2 * width) * x**2 + (alpha * g_plus + beta * g_minus) / width * x
     return torch.where(x <= -alpha, left, torch.where(x >= beta, right, curve))
-
-
-def sigmoid_rescu(x: Tensor, *, beta: Tensor) -> Tensor:
-    return torch.where(x <= beta, 2 * beta * torch.sigmoid(2 * (x - beta) / beta), x)
-
-
-def smooth_relu(x: Tensor, *, beta: Tensor) -> Tensor:
-    # The logarithm sees only x >= 0: below -1/beta it would put NaN into the gradient of a branch not taken.
-    above = F.relu(x)
-    return above - torch.log1p(beta * above) / beta
-
-
-def crrelu(x: Tensor, *, eps: Tensor) -> Tensor:
-    return F.relu(x) + eps * x * torch.exp(-(x**2) / 2)
 
 
 def squaf(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int = 5) -> Tensor:
@@ -146,13 +80,33 @@ def squaf(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int = 5) ->
 
 
 PSEUDOCODE: Mapping[str, Callable[..., Tensor]] = {
-    function.__name__: function
-    for function in (
-        *(leaky_relu, prelu, elu, celu, selu, softplus, swish, gelu, gelu_tanh, lambda_gelu, mish, tanhexp, srelu),
-        *(smelu, generalized_smelu, asymmetric_smelu, leaky_smelu, shifted_smelu, origin_smelu, sigmoid_rescu),
-        *(smooth_relu, crrelu, squaf, F.relu, F.relu6, F.hardtanh, F.hardswish, F.softsign, torch.tanh, torch.sigmoid),
-    )
-} | {"silu": swish}
+    **{function.__name__: function for function in (F.relu, F.relu6, F.hardtanh, F.hardswish, F.softsign)},
+    **{function.__name__: function for function in (torch.tanh, torch.sigmoid)},
+    "leaky_relu": lambda x, *, slope: torch.where(x >= 0, x, slope * x),
+    "prelu": lambda x, *, slope: F.prelu(x, slope),
+    "elu": lambda x, *, beta: torch.where(x > 0, x, beta * torch.expm1(x)),
+    "celu": lambda x, *, beta: beta * F.elu(x / beta),
+    "selu": lambda x, *, lam, beta: lam * torch.where(x > 0, x, beta * torch.expm1(x)),
+    "softplus": lambda x, *, beta: F.softplus(beta * x) / beta,
+    **dict.fromkeys(("swish", "silu"), lambda x, *, beta: x * torch.sigmoid(beta * x)),
+    "gelu": lambda x, *, beta: F.gelu(beta * x) / beta,
+    "gelu_tanh": lambda x, *, beta: F.gelu(beta * x, approximate="tanh") / beta,
+    "lambda_gelu": lambda x, *, lam: x * 0.5 * (1 + torch.erf(lam * x / math.sqrt(2))),
+    "mish": lambda x, *, beta: F.mish(beta * x) / beta,
+    "tanhexp": lambda x, *, beta: x * torch.tanh(torch.exp(beta * x)),
+    "srelu": srelu,
+    "smelu": smelu,
+    "generalized_smelu": generalized_smelu,
+    "asymmetric_smelu": asymmetric_smelu,
+    "leaky_smelu": leaky_smelu,
+    "shifted_smelu": lambda x, *, beta, shift: smelu(x - shift, beta=beta),
+    "origin_smelu": origin_smelu,
+    "sigmoid_rescu": lambda x, *, beta: torch.where(x <= beta, 2 * beta * torch.sigmoid(2 * (x - beta) / beta), x),
+    # The logarithm sees only x >= 0: below -1/beta it would put NaN into the gradient of a branch not taken.
+    "smooth_relu": lambda x, *, beta: F.relu(x) - torch.log1p(beta * F.relu(x)) / beta,
+    "crrelu": lambda x, *, eps: F.relu(x) + eps * x * torch.exp(-(x**2) / 2),
+    "squaf": squaf,
+}
 
 # -- what takes part in the speed measurement -------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ParameterError, did_you_mean, first_line
-from ...measure.record import Record, without_paths
+from ...measure.record import Quantity, Record, without_paths
 
 # A GPU's second-level cache holds 50 MiB or so; writing several times that leaves nothing else in it.
 _FLUSH_BYTES = 256 * 2**20
@@ -34,6 +34,11 @@ class Samples:
     device: tuple[float, ...]
     host: tuple[float, ...]
 
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[float, float]]) -> Samples:
+        device, host = zip(*pairs, strict=True)
+        return cls(device=device, host=host)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Clock:
@@ -48,33 +53,24 @@ class Clock:
     def race(self, calls: Sequence[Callable[[], object]]) -> list[Samples | Exception]:
         """The samples of every call, taken in turns; a call that fails gives the exception it raised."""
         buffer = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device=self.device) if self.flush else None
-        results: list[Samples | Exception] = []
-        wanted: list[int] = []
-        for call in calls:
-            try:
-                seconds = self._warm_up(call)
-            except Exception as error:
-                self._recover()
-                results.append(error)
-                wanted.append(0)
-            else:
-                results.append(Samples(device=(), host=()))
-                affordable = int(self.seconds_per_call / max(seconds, 1e-9))
-                wanted.append(min(self.repeats, max(_FEWEST_SAMPLES, affordable)))
         samples: list[list[tuple[float, float]]] = [[] for _ in calls]
-        for turn in range(max(wanted, default=0)):
+        errors: dict[int, Exception] = {}
+        wanted = [1] * len(calls)  # until a call was warmed up
+        for turn in range(self.repeats + 1):
             for index, call in enumerate(calls):
-                if turn < wanted[index]:
-                    try:
+                if index in errors or turn > wanted[index]:
+                    continue
+                try:
+                    if turn == 0:
+                        affordable = int(self.seconds_per_call / max(self._warm_up(call), 1e-9))
+                        wanted[index] = min(self.repeats, max(_FEWEST_SAMPLES, affordable))
+                    else:
                         samples[index].append(self._sample(call, buffer))
-                    except Exception as error:
-                        self._recover()
-                        results[index], wanted[index] = error, 0
-        for index, pairs in enumerate(samples):
-            if not isinstance(results[index], Exception):
-                device, host = zip(*pairs, strict=True)
-                results[index] = Samples(device=device, host=host)
-        return results
+                except Exception as error:
+                    errors[index] = error
+                    if self.device.type == "cuda":
+                        torch.cuda.empty_cache()
+        return [errors.get(index) or Samples.of(pairs) for index, pairs in enumerate(samples)]
 
     def _warm_up(self, call: Callable[[], object]) -> float:
         """Compile, fill caches and pools; returns the seconds of the last call."""
@@ -87,11 +83,9 @@ class Clock:
         return seconds
 
     def _wall(self, call: Callable[[], object]) -> float:
-        self._wait()
-        start = time.perf_counter()
+        start = now(self.device)
         call()
-        self._wait()
-        return time.perf_counter() - start
+        return now(self.device) - start
 
     def _sample(self, call: Callable[[], object], buffer: Tensor | None) -> tuple[float, float]:
         if self.device.type != "cuda":
@@ -101,7 +95,7 @@ class Clock:
             return seconds, seconds
         if buffer is not None:
             buffer.zero_()
-        self._wait()
+        torch.cuda.synchronize(self.device)
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         with torch.cuda.device(self.device):
             # 2 ms cover the launches of everything but long chains, whose device time dwarfs their launches. (A
@@ -113,16 +107,8 @@ class Clock:
             call()
             host = time.perf_counter() - start
             last.record()
-        self._wait()
+        torch.cuda.synchronize(self.device)
         return first.elapsed_time(last) / 1e3, host
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
-    def _recover(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
 
 
 def check_settings(settings: Any, *names: str) -> None:
@@ -177,11 +163,30 @@ def cpu_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def matmul_precision(name: str) -> Iterator[None]:
+    """Within it torch computes products of float32 in this precision: "highest", "high" (TF32 on a GPU) or "medium"."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(name)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def now(device: torch.device) -> float:
     """The host's clock in seconds, once everything given to the device is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+def put_time(row: dict[str, Any], name: str, samples: Samples | Exception, *, count: int = 1) -> None:
+    """The median time of one of `count` things done in a sample, in ms, into a row; or why there is none."""
+    if isinstance(samples, Exception):
+        row["not_run"] = why_not(samples)
+    else:
+        row[name] = Quantity.median([1e3 * seconds / count for seconds in samples.device], unit="ms")
 
 
 def why_not(error: Exception) -> str:

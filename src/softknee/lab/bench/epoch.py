@@ -235,14 +235,12 @@ def _plain_loop(
     on_first: Call,
     on_end: Call,
 ) -> None:
-    cudnn: Any = torch.backends.cudnn
     dtype = read_precision(settings.precision)
-    benchmark, cudnn.benchmark = cudnn.benchmark, True
-    try:
-        model = _make(settings, 0)[0].to(settings.device).train()
-        fused = True if settings.device.type == "cuda" else None
-        optimizer = torch.optim.AdamW(param_groups(model, lr=_LR, weight_decay=_DECAY), fused=fused)
-        parameters = list(model.parameters())
+    model = _make(settings, 0)[0].to(settings.device).train()
+    fused = True if settings.device.type == "cuda" else None
+    optimizer = torch.optim.AdamW(param_groups(model, lr=_LR, weight_decay=_DECAY), fused=fused)
+    parameters = list(model.parameters())
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True):
         for stretch in range(1 + settings.repeats):
             order = torch.randperm(len(x), device=settings.device)
             for step, chosen in enumerate(order.split(settings.batch)):
@@ -257,8 +255,6 @@ def _plain_loop(
                 if stretch == step == 0:
                     on_first()
             on_end()
-    finally:
-        cudnn.benchmark = benchmark
 
 
 def tables(record: Record) -> list[Table]:

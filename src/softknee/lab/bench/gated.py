@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 import softknee as sk
 
-from ...measure.record import Quantity, Record
+from ...measure.record import Record
 from ..table import Table
-from .clock import Clock, check_names, check_settings, chosen_settings, why_not
+from .clock import Clock, check_names, check_settings, chosen_settings, put_time
 from .speed import DTYPES
 
 Gate = Callable[[Tensor, Tensor], Tensor]
@@ -100,10 +100,7 @@ def _rows(settings: Settings, kind: str, report: Callable[[str], None]) -> Itera
             yield row | {"not_run": gate}
             continue
         for key, samples in zip(("forward", "forward_backward"), results[name], strict=True):
-            if isinstance(samples, Exception):
-                row["not_run"] = why_not(samples)
-            else:
-                row[key] = Quantity.median([seconds * 1e3 for seconds in samples.device], unit="ms")
+            put_time(row, key, samples)
         yield row | (_memory(gate, settings, like) if settings.device.type == "cuda" else {})
 
 

@@ -158,40 +158,20 @@ def count_trained(model: nn.Module) -> int:
 # -- what is learned --------------------------------------------------------------------------------------
 
 
-def _product(x: Tensor, y: Tensor) -> Tensor:
-    return (torch.sin(math.pi * x) + y.square()).exp()
+def _special(name: str, *arguments: Tensor) -> Tensor:
+    """A function of scipy.special; of one with several results the first."""
+    from scipy import special
 
-
-def _bessel(x: Tensor, y: Tensor) -> Tensor:
-    from scipy.special import jv
-
-    return torch.from_numpy(jv((2.5 * (x + 1)).numpy(), (10 * (y + 1)).numpy()))
-
-
-def _elliptic(x: Tensor, y: Tensor) -> Tensor:
-    from scipy.special import ellipj
-
-    return torch.from_numpy(ellipj((4 * x).numpy(), (0.49 * (y + 1)).numpy())[0])
-
-
-def _legendre(x: Tensor, y: Tensor) -> Tensor:
-    from scipy.special import lpmv
-
-    return torch.from_numpy(lpmv(0, (2.5 * (x + 1)).numpy(), (0.9 * y).numpy()))
-
-
-def _incomplete(x: Tensor, y: Tensor) -> Tensor:
-    from scipy.special import ellipkinc
-
-    return torch.from_numpy(ellipkinc((1.5 * x).numpy(), (0.49 * (y + 1)).numpy()))
+    values = getattr(special, name)(*(argument.numpy() for argument in arguments))
+    return torch.from_numpy(values[0] if isinstance(values, tuple) else values)
 
 
 FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "product": _product,
-    "bessel": _bessel,
-    "elliptic": _elliptic,
-    "legendre": _legendre,
-    "incomplete": _incomplete,
+    "product": lambda x, y: (torch.sin(math.pi * x) + y.square()).exp(),
+    "bessel": lambda x, y: _special("jv", 2.5 * (x + 1), 10 * (y + 1)),
+    "elliptic": lambda x, y: _special("ellipj", 4 * x, 0.49 * (y + 1)),
+    "legendre": lambda x, y: _special("lpmv", torch.zeros_like(x), 2.5 * (x + 1), 0.9 * y),
+    "incomplete": lambda x, y: _special("ellipkinc", 1.5 * x, 0.49 * (y + 1)),
 }
 TASKS = (*FUNCTIONS, "mnist")
 WIDTHS = {**dict.fromkeys(FUNCTIONS, (2, 5, 1)), "mnist": (784, 64, 10)}

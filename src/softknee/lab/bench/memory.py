@@ -16,9 +16,9 @@ from torch.utils.checkpoint import checkpoint
 
 import softknee as sk
 
-from ...measure.record import Quantity, Record
+from ...measure.record import Record
 from ..table import Table
-from .clock import Clock, bytes_held, check_names, check_settings, chosen_settings, failures, machine, why_not
+from .clock import Clock, bytes_held, check_names, check_settings, chosen_settings, failures, machine, put_time
 from .speed import DTYPES
 
 FUNCTIONS = ("srelu(delta=0.5)", "smelu(beta=1)", "softplus", "elu", "gelu", "silu", "mish", "lambda_gelu")
@@ -94,10 +94,7 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
     report("timing")
     clock = Clock(device=settings.device, repeats=settings.repeats, seconds_per_call=settings.seconds_per_call)
     for (row, _), samples in zip(steps, clock.race([step for _, step in steps]), strict=True):
-        if isinstance(samples, Exception):
-            row["not_run"] = why_not(samples)
-        else:
-            row["step"] = Quantity.median([1e3 * seconds for seconds in samples.device], unit="ms")
+        put_time(row, "step", samples)
     return Record.now(
         "bench memory",
         command=command,

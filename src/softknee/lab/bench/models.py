@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -36,6 +37,7 @@ from .clock import (
     chosen_settings,
     cpu_threads,
     failures,
+    put_time,
     why_not,
 )
 from .speed import DTYPES
@@ -275,7 +277,8 @@ def compare(
     report("timing inference")
     for model in models.values():
         model.eval()
-    _note(rows, "forward", called, clock.race([_inference(call, inputs, settings) for call in called.values()]))
+    inferences = [torch.no_grad()(partial(_forward, call, inputs, settings)) for call in called.values()]
+    _note(rows, "forward", called, clock.race(inferences))
     for model in models.values():
         model.train()
     # A rate so small that the weights, and with them the work, stay what they are.
@@ -327,10 +330,6 @@ def _change(before: nn.Module, after: nn.Module, inputs: Mapping[str, Tensor]) -
 def _forward(call: Any, inputs: Mapping[str, Tensor], settings: Settings) -> Tensor:
     with torch.autocast(settings.device.type, torch.bfloat16, enabled=settings.autocast):
         return main_output(call(**inputs))
-
-
-def _inference(call: Any, inputs: Mapping[str, Tensor], settings: Settings) -> Callable[[], object]:
-    return torch.no_grad()(lambda: _forward(call, inputs, settings))
 
 
 def _step(
@@ -391,11 +390,7 @@ def _note(
     count: int = 1,
 ) -> None:
     for (name, way), samples in zip(called, results, strict=True):
-        if isinstance(samples, Samples):
-            times = [1e3 * seconds / count for seconds in samples.device]
-            rows[name][PREFIX[way] + what] = Quantity.median(times, unit="ms")
-        else:
-            rows[name]["not_run"] = why_not(samples)
+        put_time(rows[name], PREFIX[way] + what, samples, count=count)
 
 
 _MOST_PATHS = 3  # all of them are in the record

@@ -20,7 +20,17 @@ from ...measure.record import Quantity, Record
 from ...nn import make as make_activation
 from ...train import Replicas
 from ..table import Table
-from .clock import check_counts, check_settings, chosen_settings, cpu_threads, failures, machine, now, why_not
+from .clock import (
+    check_counts,
+    check_settings,
+    chosen_settings,
+    cpu_threads,
+    failures,
+    machine,
+    matmul_precision,
+    now,
+    why_not,
+)
 
 LARGE, SMALL = (784, 1200, 1200, 10), (64, 128, 128, 10)  # the MNIST network of the SmeLU paper; one for the digits
 _LR, _MOMENTUM = 0.01, 0.9
@@ -52,13 +62,8 @@ class Settings:
 
 def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
     """Time all of it; `report` is called with what is being done."""
-    precision = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(settings.precision)
-    try:
-        with cpu_threads(settings.threads):
-            rows = _rows(settings, report)
-    finally:
-        torch.set_float32_matmul_precision(precision)
+    with matmul_precision(settings.precision), cpu_threads(settings.threads):
+        rows = _rows(settings, report)
     return Record.now(
         "bench replicas",
         command=command,

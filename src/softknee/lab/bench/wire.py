@@ -175,14 +175,8 @@ def _receive(settings: Settings, split: Split) -> dict[str, Any]:
 @contextmanager
 def _deterministic(settings: Settings) -> Iterator[None]:
     """The threads of the settings, and convolutions whose sums have a fixed order; afterwards as it was."""
-    cudnn: Any = torch.backends.cudnn
-    before = cudnn.deterministic, cudnn.benchmark
-    cudnn.deterministic, cudnn.benchmark = True, False
-    try:
-        with cpu_threads(settings.threads):
-            yield
-    finally:
-        cudnn.deterministic, cudnn.benchmark = before
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True), cpu_threads(settings.threads):
+        yield
 
 
 # -- the record -------------------------------------------------------------------------------------------

@@ -394,19 +394,14 @@ def load_criteo(folder: str | os.PathLike[str] | None = None) -> Parts:
         return {part: _of_text(path) for part, path in texts.items() if path}
     raw = _text(root, "train.txt")
     if raw is not None:
-        raise DataError(
-            f"'{raw}' is Criteo's text, which studies read as shards. Make them once with: {_made(raw, root)}"
-        )
+        command = COMMAND.replace("RAW", str(raw)).replace("OUT", str(root / _SHARDS[0]))
+        raise DataError(f"'{raw}' is Criteo's text, which studies read as shards. Make them once with: {command}")
     names = ", ".join(f"'criteo/{name}'" for name in _TEXTS.values())
     searched = (
         f"'{_SHARDS[0]}/meta.json' (shards that `{COMMAND}` makes of Kaggle's train.txt), 'criteo/train.txt', and "
         f"{names}, plain or .gz"
     )
     raise not_found("Criteo has no files", root, searched, _SOURCE)
-
-
-def _made(raw: Path, root: Path) -> str:
-    return COMMAND.replace("RAW", str(raw)).replace("OUT", str(root / _SHARDS[0]))
 
 
 def _text(root: Path, name: str) -> Path | None:

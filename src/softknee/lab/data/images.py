@@ -95,7 +95,7 @@ def _load_idx(name: str, root: Path, *, check: bool) -> ImageSet:
     )
 
 
-def read_idx(path: str | os.PathLike[str], *, dimensions: int | None = None) -> Tensor:
+def read_idx(path: str | os.PathLike[str]) -> Tensor:
     """The numbers of one idx file of unsigned bytes, gzipped or not, as a uint8 tensor.
 
     >>> import gzip, tempfile
@@ -106,10 +106,10 @@ def read_idx(path: str | os.PathLike[str], *, dimensions: int | None = None) -> 
             [4, 5, 6]], dtype=torch.uint8)
     >>> file.close()
     """
-    return _read(path, dimensions=dimensions)[0]
+    return _read(path)[0]
 
 
-def _read(path: str | os.PathLike[str], *, dimensions: int | None) -> tuple[Tensor, str]:
+def _read(path: str | os.PathLike[str], *, dimensions: int | None = None) -> tuple[Tensor, str]:
     """The numbers of a file, and the checksum of its bytes after decompression."""
     content = read_bytes(path, what="idx file", most_bytes=_MOST_BYTES)
     head = content[:4]

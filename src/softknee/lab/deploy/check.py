@@ -618,7 +618,8 @@ def summary_tables(record: Record) -> list[Table]:
         rows = [row for row in record.rows if row["data"] == data]
         notes = Notes()
         # A column that was run for no network is left out.
-        shown = {name for row in rows for name, value in row.items() if value is not None and not _not_run(value)}
+        ran = [{n: v for n, v in row.items() if not (isinstance(v, Mapping) and "not_run" in v)} for row in rows]
+        shown = {name for row in ran for name, value in row.items() if value is not None}
         columns = {name: title for name, title in _HEADINGS.items() if name in shown}
         lines = [(f"{row['function']}, {row['form']}", *(_cell(row, name, notes) for name in columns)) for row in rows]
         many = max(row["checkpoints"] for row in rows)
@@ -626,10 +627,6 @@ def summary_tables(record: Record) -> list[Table]:
         title, head = f"{rows[0]['network'].upper()} on {data}{over}", ("", *columns.values())
         tables.append(Table(title=title, head=head, rows=lines, remarks=notes.sentences(), markup=True))
     return tables
-
-
-def _not_run(value: Any) -> bool:
-    return isinstance(value, Mapping) and "not_run" in value
 
 
 def _cell(row: Mapping[str, Any], name: str, notes: Notes) -> str:

@@ -40,6 +40,7 @@ from ..chart import (
     sized,
     svg_of,
     ticks,
+    told_apart,
     write_figure,
 )
 from ..figures import Polyline, thin
@@ -95,35 +96,12 @@ def svg_bytes(figure: Chart) -> bytes | None:
     return content if len(content) <= _LARGEST_SVG else None
 
 
-_CELL_WIDE, _CELL_TALL, _LEFT, _TOP, _GRID_GAP, _GRID_FOOT = 0.78, 0.52, 0.62, 0.85, 0.3, 0.85  # inches
+_CELL = 75, 50  # pixels
 _FEWEST = 2  # values along each side that make a grid
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Cells by (q, h): the fit of each, its mean PSNR over seeds (None where a seed diverged), and the paper's."""
-
-    q: tuple[float, ...]
-    h: tuple[float, ...]
-    fits: Mapping[tuple[float, float], Fit]
-    paper: Mapping[tuple[float, float], float]
-
-    def ours(self, cell: tuple[float, float]) -> float | None:
-        return mean_of(self.fits[cell].each("psnr")) if cell in self.fits else None
-
-    def words(self, cell: tuple[float, float]) -> str:
-        """Our PSNR with half of its interval, or how many seeds diverged."""
-        if cell not in self.fits:
-            return ""
-        if self.ours(cell) is None:
-            return f"{self.fits[cell].diverged} seeds\ndiverged"
-        psnr = score([value for value in self.fits[cell].each("psnr") if value is not None], larger_is_better=True)
-        half = "" if psnr.interval is None else f"\n±{(psnr.interval[1] - psnr.interval[0]) / 2:.2f}"
-        return f"{psnr.value:.2f}{half}"
-
-
-def grid_of(run: Run) -> Grid | None:
-    """The cells of a run that trains SQUAF from several q and alpha; None of another run."""
+def grid_of(run: Run) -> dict[tuple[float, float], Fit] | None:
+    """The fits of a run that trains SQUAF from several q and alpha, by q and h = alpha q^2; None of another run."""
     cells: dict[tuple[float, float], Fit] = {}
     for fit in run.fits:
         values = fit.outcome.trial.activation.values
@@ -131,12 +109,9 @@ def grid_of(run: Run) -> Grid | None:
         if fit.name == "squaf" and isinstance(q, int | float) and isinstance(alpha, int | float):
             # alpha is written with few digits, and h is a round number.
             cells[float(q), float(f"{alpha * q * q:.3g}")] = fit
-    q, h = (tuple(sorted({cell[side] for cell in cells})) for side in (0, 1))
-    if len(q) < _FEWEST or len(h) < _FEWEST or not all("psnr" in fit.outcome.test for fit in cells.values()):
-        return None
-    quoted = run.recipe.paper.values if run.recipe.paper is not None else {}
-    paper = {cell: quoted[fit.label]["psnr"] for cell, fit in cells.items() if "psnr" in quoted.get(fit.label, {})}
-    return Grid(q, h, cells, paper)
+    sides = [{cell[side] for cell in cells} for side in (0, 1)]
+    judged = all("psnr" in fit.outcome.test for fit in cells.values())
+    return cells if judged and min(map(len, sides)) >= _FEWEST else None
 
 
 def seeds_note(run: Run, measure: str = "") -> str:
@@ -150,48 +125,15 @@ def heat_map(run: Run) -> Drawn:
     grid = grid_of(run)
     if grid is None:
         raise DataError(f"'{run.url}' is no grid of SQUAF's q and alpha with a PSNR in each cell.")
-    ours = {cell: value for cell in grid.fits if (value := grid.ours(cell)) is not None}
-    every = [*ours.values(), *grid.paper.values()]
+    quoted = run.recipe.paper.values if run.recipe.paper is not None else {}
+    paper = {cell: quoted[fit.label]["psnr"] for cell, fit in grid.items() if "psnr" in quoted.get(fit.label, {})}
+    printed = {cell: (value, f"{value:.2f}") for cell, value in paper.items()}
+    ours = {cell: (mean_of(fit.each("psnr")), _psnr_words(fit)) for cell, fit in grid.items()}
+    every = [value for value, _ in (*printed.values(), *ours.values()) if value is not None]
     if not every:
         raise DataError(f"'{run.url}': in every cell a seed diverged, so that there are no means to show.")
-    low, high = min(every), max(every)
-
-    def colour(value: float | None) -> str:
-        if value is None:
-            return "#efeeea"
-        channels = coloured(torch.tensor(value), "viridis", low, high).tolist()
-        return "#" + "".join(f"{round(255 * channel):02x}" for channel in channels)
-
-    wide, tall = len(grid.h) * _CELL_WIDE, len(grid.q) * _CELL_TALL
-    panels = [("SQUAF paper", grid.paper)] * bool(grid.paper) + [("softknee", ours)]
-    width = _LEFT + len(panels) * wide + (len(panels) - 1) * _GRID_GAP + 0.95
-    sheet = Page(width, _TOP + tall + _GRID_FOOT)
-    for place, (title, values) in enumerate(panels):
-        left = _LEFT + place * (wide + _GRID_GAP)
-        sheet.write(left, 0.12, title, size=10, align="left", weight="bold")
-        sheet.write(left + wide / 2, 0.4, "h = αq²", colour=SOFT)
-        for column, h in enumerate(grid.h):
-            sheet.write(left + (column + 0.5) * _CELL_WIDE, _TOP - 0.06, f"{h:g}", baseline="bottom")
-        for row, q in enumerate(grid.q):
-            if place == 0:
-                sheet.write(left - 0.06, _TOP + (row + 0.5) * _CELL_TALL, f"{q:g}", align="right", baseline="middle")
-            for column, h in enumerate(grid.h):
-                value = values.get((q, h))
-                corner = left + column * _CELL_WIDE, _TOP + row * _CELL_TALL
-                sheet.box(*corner, _CELL_WIDE, _CELL_TALL, color=colour(value))
-                words = grid.words((q, h)) if values is ours else "" if value is None else f"{value:.2f}"
-                if words:
-                    dark = (high if value is None else value) - low < 0.55 * (high - low)
-                    middle = corner[0] + _CELL_WIDE / 2, corner[1] + _CELL_TALL / 2 - 0.07 * words.count("\n")
-                    sheet.write(*middle, words, size=7.5, colour="white" if dark else INK, baseline="middle")
-    sheet.write(0.2, _TOP + tall / 2, "q", colour=SOFT, baseline="middle")
-    for part in range(100):
-        shade = colour(high - part / 99 * (high - low))
-        sheet.box(width - 0.72, _TOP + part * tall / 100, 0.13, tall / 99, color=shade)
-    sheet.write(width - 0.65, _TOP - 0.06, "dB", baseline="bottom")
-    for share in (0.0, 0.5, 1.0):
-        level = f"{high - share * (high - low):.0f}"
-        sheet.write(width - 0.54, _TOP + share * tall, level, size=7, align="left", baseline="middle")
+    reach = min(every), max(every)
+    panels = [_cells("SQUAF paper", printed, reach)] * bool(printed) + [_cells("softknee", ours, reach)]
     count = run.recipe.seeds.count
     notes = [
         f"PSNR in dB of {run.data}, stored by a network whose SQUAFs all start with this q and alpha = h/q².",
@@ -199,9 +141,39 @@ def heat_map(run: Run) -> Drawn:
         if count == 1
         else f"softknee: mean over {count} seeds, ± half of its 95 % interval. The paper has one number.",
     ]
-    for line, words in enumerate(notes):
-        sheet.write(0.12, _TOP + tall + 0.2 + 0.17 * line, words, size=7, colour=SOFT, align="left")
-    return Drawn(sheet.figure, f"{run.data}: PSNR of networks that start with this q and h. {' '.join(notes)}")
+    figure = {"hconcat": panels, "resolve": {"scale": {"color": "shared"}}, "title": footnote(*notes)}
+    return Drawn(figure, f"{run.data}: PSNR of networks that start with this q and h. {' '.join(notes)}")
+
+
+def _psnr_words(fit: Fit) -> str:
+    """Our PSNR with half of its interval, or how many seeds diverged."""
+    if fit.diverged:
+        return f"{fit.diverged} seeds\ndiverged"
+    psnr = score([value for value in fit.each("psnr") if value is not None], larger_is_better=True)
+    half = "" if psnr.interval is None else f"\n±{(psnr.interval[1] - psnr.interval[0]) / 2:.2f}"
+    return f"{psnr.value:.2f}{half}"
+
+
+def _cells(
+    title: str, cells: Mapping[tuple[float, float], tuple[float | None, str]], reach: tuple[float, float]
+) -> Chart:
+    """A row for each q and a column for each h, with the words in their cells; one without a number has no colour."""
+    rows = [{"q": q, "h": h, "psnr": value, "text": words.split("\n")} for (q, h), (value, words) in cells.items()]
+    across = {"title": "h = αq²", "axis": {"orient": "top", "labelAngle": 0, "grid": False}}
+    where = {
+        "x": {"field": "h", "type": "ordinal", **across},
+        "y": {"field": "q", "type": "ordinal", "title": "q", "axis": {"grid": False}},
+    }
+    scale = {"scheme": "viridis", "domain": list(reach)}
+    legend = {"orient": "right", "direction": "vertical"}
+    colour = {"field": "psnr", "type": "quantitative", "title": "dB", "scale": scale, "legend": legend}
+    dark = f"isValid(datum.psnr) && datum.psnr < {reach[0] + 0.55 * (reach[1] - reach[0])}"
+    ink = {"condition": {"test": dark, "value": "white"}, "value": INK}
+    layers = [
+        marks("rect", rows, {**where, "color": colour}, stroke="white"),
+        marks("text", rows, {**where, "text": {"field": "text"}, "color": ink}, fontSize=10, lineHeight=13),
+    ]
+    return {"title": title, "width": {"step": _CELL[0]}, "height": {"step": _CELL[1]}, "layer": layers}
 
 
 CHOSEN = ("relu", "gelu", "ditac", "squaf")  # what is drawn of many; a larger figure has all
@@ -300,20 +272,12 @@ def modulus(q: float) -> float:
     return float(takagi(torch.linspace(0.0, min(q, 1.0), 3 * 2**11 + 1, dtype=torch.float64)).max())
 
 
-@dataclass(frozen=True)
-class Constructed:
-    """The SQUAF of the proof with 2k+1 points on [-1, 1]: its largest error as measured, and the proof's bound."""
+def constructed(k: int) -> tuple[float, float]:
+    """The SQUAF of the proof with 2k+1 points on [-1, 1], its table from the function itself: its largest error as
+    measured, and the proof's bound.
 
-    k: int
-    sup: float
-    bound: float
-
-
-def constructed(k: int) -> Constructed:
-    """Take the table from the function itself, as the proof does.
-
-    >>> squaf = constructed(16)
-    >>> squaf.sup <= squaf.bound
+    >>> error, bound = constructed(16)
+    >>> error <= bound
     True
     """
     q = 1 / k
@@ -321,7 +285,7 @@ def constructed(k: int) -> Constructed:
     x = torch.linspace(-1.0, 1.0, _LOOKS + 1, dtype=torch.float64)
     values = get("squaf")(x, k=k, q=q, alpha=_SHARPNESS / q**2, z=z, window=None)
     rest = math.exp(-_SHARPNESS) / -math.expm1(-_SHARPNESS)
-    return Constructed(k, float((values - takagi(x)).abs().max()), modulus(q) + 4 * float(z.abs().max()) * rest)
+    return float((values - takagi(x)).abs().max()), modulus(q) + 4 * float(z.abs().max()) * rest
 
 
 def fitted_to(tolerances: Sequence[float] = TOLERANCES) -> list[Fitted]:
@@ -333,7 +297,8 @@ def fitted_to(tolerances: Sequence[float] = TOLERANCES) -> list[Fitted]:
 def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
     """The function with some of the fits (left out, those of TOLERANCES), and errors against the number of points."""
     fitted = fitted_to() if fits is None else fits
-    proof = [constructed(2**power) for power in range(9)]
+    counts = [2 * 2**power + 1 for power in range(9)]
+    errors, bounds = zip(*(constructed(count // 2) for count in counts), strict=True)
     shown = fitted[1::2] if len(fitted) > 3 else fitted
     x = torch.linspace(-1.0, 1.0, 1501, dtype=torch.float64)
     lines = [("g, continuous and nowhere smooth", "#b5b4ae", 3.0, takagi(x))]
@@ -345,18 +310,15 @@ def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
     left = [
         marks("line", points(x.tolist(), y.tolist(), name=name), plane, strokeWidth=wide) for name, _, wide, y in lines
     ]
-    counts = [2 * squaf.k + 1 for squaf in proof]
     series = {
-        "bound of the proof": (INK, [5, 3], counts, [squaf.bound for squaf in proof]),
-        "SQUAF of the proof": (COLOURS[0], [1, 0], counts, [squaf.sup for squaf in proof]),
+        "bound of the proof": (INK, [5, 3], counts, bounds),
+        "SQUAF of the proof": (COLOURS[0], [1, 0], counts, errors),
         "sk.design.fit": (COLOURS[1], [1, 0], [2 * near.k + 1 for near in fitted], [near.sup for near in fitted]),
     }
-    legend = lines_legend(columns=2)
     where = {
         "x": number("x", title="points of the grid, 2k + 1", axis=ticks((3, 10, 30, 100, 300)), scale={"type": "log"}),
         "y": number("y", axis=ticks((0.01, 0.03, 0.1, 0.3, 1), format="~g"), scale={"type": "log"}),
-        "color": by_name([*series], [look[0] for look in series.values()], legend=legend),
-        "strokeDash": by_name([*series], [look[1] for look in series.values()], legend=legend),
+        **told_apart({name: (colour, dash) for name, (colour, dash, *_) in series.items()}, columns=2),
     }
     right = [
         marks("line", points(xs, ys, name=name), where, point={"size": 26} if dash == [1, 0] else False)
@@ -811,17 +773,13 @@ def _shape_panel(title: str, site: Site, names: Sequence[str]) -> Chart:
     x = number("x", domain=(float(site.x[0]), float(site.x[-1])), axis={"tickCount": 5})
     y = number("y", domain=(floor, high + room), axis={"tickCount": 5})
     fine = len(site.points) > _MANY_POINTS
-    legend = lines_legend(orient="top")
-    looks = {name: _SHAPE_LOOKS[name] for name in names}
-    colour = by_name(names, [look[0] for look in looks.values()], legend=legend)
-    where = {"x": x, "y": y, "color": colour}
-    where["strokeDash"] = by_name(names, [look[1] for look in looks.values()], legend=legend)
+    where = {"x": x, "y": y, **told_apart({name: _SHAPE_LOOKS[name] for name in names}, orient="top")}
     tallest = float(site.shares.max()) or 1.0 if len(site.shares) else 1.0
     bars = [
         {"name": "pre-activations", "x": a, "to": b, "y": floor, "top": floor + 3.5 * room * share / tallest}
         for a, b, share in zip(site.edges.tolist(), site.edges.tolist()[1:], site.shares.tolist(), strict=False)
     ]
-    bar_sides = {"x": x, "x2": {"field": "to"}, "y": y, "y2": {"field": "top"}, "color": colour}
+    bar_sides = {"x": x, "x2": {"field": "to"}, "y": y, "y2": {"field": "top"}, "color": where["color"]}
     layers = [marks("rect", bars, bar_sides)] if bars else []
 
     def drawn(kind: str, name: str, xs: Tensor, ys: Tensor, **look: Any) -> Chart:

@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...errors import DataError, SoftkneeError
-from ...measure.record import Record
+from ...errors import DataError
 from ..studies.building import model_maker
 from ..studies.examples import Examples, recipe_examples
 from ..studies.reading import combinations
@@ -225,7 +224,7 @@ def read_run(place: str | os.PathLike[str], *, data_folder: str | os.PathLike[st
     order = [combination.label for choice in run.recipe.activations for combination in combinations(choice)]
     fits: dict[str, Fit] = {}
     for key in store.finished():
-        record = _record(store, key)
+        record = store.read(key)
         outcome = Outcome.read(record)
         if outcome.trial.key != key:
             raise DataError(f"'{store.folder.place(f'{TRIALS}/{key}.json')}' is the record of another trial.")
@@ -243,15 +242,3 @@ def read_run(place: str | os.PathLike[str], *, data_folder: str | os.PathLike[st
     if not run.fits:
         raise DataError(f"'{run.url}' has no trained activation yet, so there is nothing to draw. Use --resume.")
     return run
-
-
-def _record(store: RunStore, key: str) -> Record:
-    """A record without its files, which need not be there."""
-    name = f"{TRIALS}/{key}.json"
-    source = f"'{store.folder.place(name)}'"
-    try:
-        return Record.from_json((store.folder.read(name) or b"").decode(), source=source)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{source} is no record: it is not text in UTF-8.") from error
-    except SoftkneeError as error:
-        raise DataError(str(error)) from error

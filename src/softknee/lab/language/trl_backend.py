@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -149,7 +150,8 @@ def _train(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(step, recipe.warmup))
     on_gpu = next(model.parameters()).is_cuda
     disable_progress_bars()
-    with tempfile.TemporaryDirectory() as folder, _as_it_was(model), _no_bars(), warnings.catch_warnings():
+    no_bars = patch.dict(os.environ, TQDM_DISABLE="1")  # trl shows a bar of its own without it
+    with tempfile.TemporaryDirectory() as folder, _as_it_was(model), no_bars, warnings.catch_warnings():
         # accelerate's remark on a CPU without a GPU beside it, which says nothing about the training.
         warnings.filterwarnings("ignore", message="'pin_memory' argument is set as true")
         wanted = {
@@ -185,20 +187,6 @@ def _train(
         losses = [float(entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
     model.eval()
     return losses
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    """trl shows a bar of its own unless this variable is set."""
-    name = "TQDM_DISABLE"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(name)
-        if before is not None:
-            os.environ[name] = before
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import torch
 
 from ...registry import get
 from ..chart import SOFT, Chart, by_name, config, log_axis, marks, number, outline, pdf_of, png_of, side_by_side, sized
+from ..chart import scale_of as axis_scale
 from ..chart import ticks as axis_ticks
 from .summary import Band, Knob, Measure, Profile, Row, Shape, Summary, Trajectory, fixed, outside, plain, with_reach
 
@@ -28,7 +29,6 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "penta
 _START = "#8a8983"
 _WIDE, _HALF = 560, 280  # pixels of a panel on paper
 _SHOWN = {"filter": "indexof(hidden, datum.name) < 0"}
-_LOGARITHMIC = 10.0  # the ratio from which on equal steps would hide the small values
 FEWEST_DRAWN = 3  # seeds that have an interval in a picture
 
 
@@ -167,11 +167,6 @@ def _epochs(epochs: Sequence[int], field: str) -> tuple[str, Chart]:
     few = max(epochs, default=0) - min(epochs, default=0) <= 8
     axis = number(field, title="epoch", **({"axis": axis_ticks(epochs, format="d")} if few else {}))
     return "after each epoch" if apart == 1 else f"after every {apart} epochs", axis
-
-
-def _scale(values: Sequence[float]) -> Chart:
-    low, high = min(values), max(values)
-    return log_axis(low, high) if low > 0 and high / low > _LOGARITHMIC else {}
 
 
 # -- colours and symbols ------------------------------------------------------------------------------------
@@ -698,7 +693,7 @@ def _trajectory(label: str, lines: Sequence[Trajectory], vector: str) -> Figure:
         colour = COLOURS[sites.index(line.path) % len(COLOURS)]
         entries.append(Entry(name=title, colour=colour, dash=DASHES[names.index(line.parameter) % len(DASHES)]))
         rows += _rows(title, "x", line.epochs, line.middle, line.low, line.high)
-    upright = number("y", **_scale([value for line in lines for value in (*line.low, *line.high)]))
+    upright = number("y", **axis_scale([value for line in lines for value in (*line.low, *line.high)]))
     when, across = _epochs(lines[0].epochs, "x")
     return Figure(
         name=f"trajectory-{label}-{vector}" if vector else f"trajectory-{label}",
@@ -745,7 +740,7 @@ def _hardness(profiles: Sequence[Profile], look: Mapping[str, Look]) -> Figure:
     places = range(1, len(paths) + 1, math.ceil(len(paths) / _MOST_NAMES))
     axis = axis_ticks(places, labelExpr=f"{json.dumps(names, ensure_ascii=False)}[datum.value - 1]", **slanted)
     across = number("x", title="from the input to the output", domain=(0.6, len(paths) + 0.4), axis=axis)
-    upright = number("y", **_scale(every))
+    upright = number("y", **axis_scale(every))
     where = {"x": across, "y": upright}
     tips = [{"field": field, "type": "nominal"} for field in ("name", "site", "value")]
     layers = [

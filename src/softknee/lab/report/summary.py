@@ -33,21 +33,34 @@ class Measure:
 
     name:    as in an outcome: "accuracy", "log_loss", "delta_1", ...
     title:   as in the head of a column.
-    scale:   what values are multiplied by when they are shown: 100 for percent.
-    unit:    what stands behind them then.
+    unit:    what stands behind its values when they are shown; those in "%" are stored as shares.
     logarithmic: it is seen by its order, and shown in powers of ten where a column has several.
     of_sets: it belongs to a set of models (a prediction difference), not to each model.
-    margin:  the largest difference that does not matter, unscaled; None where equivalence is not tested.
+    bounds:  what it can be: an interval does not reach beyond.
+    tolerance: the largest difference that does not matter, as stored, or `relative` to the baseline's value.
+    margin:  the same as a difference, once there is a baseline; None where equivalence is not tested.
     """
 
     name: str
     title: str
     larger_is_better: bool
-    scale: float = 1.0
     unit: str = ""
     logarithmic: bool = False
     of_sets: bool = False
+    bounds: tuple[float, float] = (0.0, math.inf)
+    tolerance: float | None = None
+    relative: bool = False
     margin: float | None = None
+
+    @property
+    def scale(self) -> float:
+        """What values are multiplied by when they are shown."""
+        return 100.0 if self.unit == "%" else 1.0
+
+    @property
+    def difference_unit(self) -> str:
+        """What stands behind a difference, after a blank."""
+        return {"%": " points", "": ""}.get(self.unit, f" {self.unit}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +102,7 @@ class Row:
                  `verdicts` are empty, because a mean of the survivors would be of another, luckier study.
     best:        the measures by which it is the best, or not shown to be worse than the best.
     trained:     how many numbers of one model are trained; None where that is not known.
+    inside:      measures inside the networks, averaged over sites: by title, as fractions or nats.
     """
 
     label: str
@@ -108,6 +122,7 @@ class Row:
     weight_decay: float = 0.0
     seconds: float = 0.0
     trained: int | None = None
+    inside: Mapping[str, Score] = field(default_factory=dict)
 
     def number(self, parameter: str) -> float:
         """The value of a parameter that is a number."""
@@ -188,20 +203,10 @@ class Replacement:
     label: str
     key: str
     limit: str
-    measure: Measure
     before: Score
     after: Score
     change: Comparison
     changed: Score | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inside:
-    """Measures inside the networks of one row, averaged over sites: by title, as fractions or nats."""
-
-    label: str
-    key: str
-    scores: Mapping[str, Score]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,7 +294,6 @@ class Summary:
     trajectories: tuple[Trajectory, ...]
     profiles: tuple[Profile, ...]
     replacements: tuple[Replacement, ...]
-    inside: tuple[Inside, ...]
     recommendation: Recommendation | None
     sentences: tuple[Answer, ...]
     notes: tuple[str, ...]
@@ -381,16 +385,6 @@ def probability(p: float | None) -> str:
     return f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
-def duration(seconds: float) -> str:
-    """`48 s`, `3 min 5 s`, `2 h 4 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
@@ -429,14 +423,10 @@ def outside(values: Sequence[float]) -> set[int]:
 
 
 # What does not matter: half a point of accuracy, 0.1 dB; of losses and differences a share of the baseline's.
-MARGINS: Mapping[str, float] = {
-    **dict.fromkeys(("accuracy", "auc", "calibration_error", "hamming", "r2", "ssim"), 0.005),
-    "psnr": 0.1,
-}
-RELATIVE_MARGINS: Mapping[str, float] = {"log_loss": 0.05, "mse": 0.05}
-SHARE_OF_DIFFERENCE = 0.10
-
-_PERCENT = {"scale": 100.0, "unit": "%"}
+_PERCENT: dict[str, Any] = {"unit": "%", "tolerance": 0.005}
+_SHARE: dict[str, Any] = {**_PERCENT, "bounds": (0.0, 1.0)}
+_LOSS: dict[str, Any] = {"larger_is_better": False, "tolerance": 0.05, "relative": True}
+_ANY = (-math.inf, math.inf)
 _CODERS = {"entropy": "entropy", "huffman": "Huffman", "rans": "range coder", "packed": "packed"}
 # What was done to a language model before its loss was measured.
 _AFTER = {
@@ -447,24 +437,24 @@ _AFTER = {
     "_continued": " after as many more steps",
 }
 _SCORES = (
-    Measure(name="accuracy", title="test accuracy", larger_is_better=True, **_PERCENT),
-    Measure(name="psnr", title="PSNR", larger_is_better=True, unit="dB"),
-    Measure(name="mse", title="mean squared error", larger_is_better=False, logarithmic=True),
-    Measure(name="r2", title="R²", larger_is_better=True, **_PERCENT),
-    Measure(name="ssim", title="SSIM", larger_is_better=True),
-    Measure(name="log_loss", title="log loss", larger_is_better=False, unit="nats"),
-    Measure(name="auc", title="AUC", larger_is_better=True, **_PERCENT),
-    Measure(name="calibration_error", title="calibration error", larger_is_better=False, **_PERCENT),
-    Measure(name="accuracy_sampled", title="accuracy as SQUAF-P", larger_is_better=True, **_PERCENT),
-    Measure(name="accuracy_soft", title="accuracy as SQUAF", larger_is_better=True, **_PERCENT),
-    Measure(name="accuracy_step", title="accuracy as SQUAF-S", larger_is_better=True, **_PERCENT),
+    Measure(name="accuracy", title="test accuracy", larger_is_better=True, **_SHARE),
+    Measure(name="psnr", title="PSNR", larger_is_better=True, unit="dB", bounds=_ANY, tolerance=0.1),
+    Measure(name="mse", title="mean squared error", logarithmic=True, **_LOSS),
+    Measure(name="r2", title="R²", larger_is_better=True, bounds=(-math.inf, 1.0), **_PERCENT),
+    Measure(name="ssim", title="SSIM", larger_is_better=True, bounds=(-1.0, 1.0), tolerance=0.005),
+    Measure(name="log_loss", title="log loss", unit="nats", **_LOSS),
+    Measure(name="auc", title="AUC", larger_is_better=True, **_SHARE),
+    Measure(name="calibration_error", title="calibration error", larger_is_better=False, **_SHARE),
+    Measure(name="accuracy_sampled", title="accuracy as SQUAF-P", larger_is_better=True, unit="%"),
+    Measure(name="accuracy_soft", title="accuracy as SQUAF", larger_is_better=True, unit="%"),
+    Measure(name="accuracy_step", title="accuracy as SQUAF-S", larger_is_better=True, unit="%"),
     Measure(name="bits", title="bits per activation (rate)", larger_is_better=False, unit="bits"),
     *(
         Measure(name=f"{mode}bits_{coder}", title=f"{title}{words}", larger_is_better=False, unit="bits")
         for mode, words in (("", ""), ("step_", ", SQUAF-S"))
         for coder, title in _CODERS.items()
     ),
-    Measure(name="outside", title="inputs beyond the grid", larger_is_better=False, **_PERCENT),
+    Measure(name="outside", title="inputs beyond the grid", larger_is_better=False, unit="%"),
     *(
         Measure(name=f"{name}{after}", title=f"{title}{words}", larger_is_better=False, unit=unit)
         for name, title, unit in (
@@ -474,20 +464,21 @@ _SCORES = (
         )
         for after, words in _AFTER.items()
     ),
-    Measure(name="reward_accuracy", title="reward accuracy", larger_is_better=True, **_PERCENT),
-    Measure(name="reward_margin", title="reward margin", larger_is_better=True, unit="nats"),
+    Measure(name="reward_accuracy", title="reward accuracy", larger_is_better=True, unit="%", bounds=(0.0, 1.0)),
+    Measure(name="reward_margin", title="reward margin", larger_is_better=True, unit="nats", bounds=_ANY),
     Measure(name="evaluation_loss", title="evaluation loss", larger_is_better=False, unit="nats"),
-    Measure(name="chosen_reward", title="chosen reward", larger_is_better=True, unit="nats"),
-    Measure(name="rejected_reward", title="rejected reward", larger_is_better=False, unit="nats"),
+    Measure(name="chosen_reward", title="chosen reward", larger_is_better=True, unit="nats", bounds=_ANY),
+    Measure(name="rejected_reward", title="rejected reward", larger_is_better=False, unit="nats", bounds=_ANY),
     Measure(name="perplexity_sft", title="perplexity of replies after SFT", larger_is_better=False),
     Measure(name="perplexity_dpo", title="perplexity of replies after DPO", larger_is_better=False),
 )
+_OF_SETS: dict[str, Any] = {"larger_is_better": False, "of_sets": True, "tolerance": 0.1, "relative": True}
 _DIFFERENCES = (
-    Measure(name="delta_1", title="prediction difference Δ₁", larger_is_better=False, of_sets=True),
-    Measure(name="delta_2", title="Δ₂", larger_is_better=False, of_sets=True),
-    Measure(name="relative", title="relative Δ₁", larger_is_better=False, of_sets=True),
-    Measure(name="binary", title="Δ₁ relative to the positive label", larger_is_better=False, of_sets=True),
-    Measure(name="true_label", title="Δ₁ of the true label", larger_is_better=False, of_sets=True),
+    Measure(name="delta_1", title="prediction difference Δ₁", **_OF_SETS),
+    Measure(name="delta_2", title="Δ₂", **_OF_SETS),
+    Measure(name="relative", title="relative Δ₁", **_OF_SETS),
+    Measure(name="binary", title="Δ₁ relative to the positive label", **_OF_SETS),
+    Measure(name="true_label", title="Δ₁ of the true label", **_OF_SETS),
     Measure(name="hamming", title="labels that differ", larger_is_better=False, of_sets=True, **_PERCENT),
 )
 # How many numbers of one model are trained: no score of a seed, but what a paper reports beside its scores.
@@ -505,75 +496,59 @@ def score_called(name: str) -> Measure:
 
 def measured(outcomes: Iterable[Outcome]) -> tuple[Measure, ...]:
     """The measures that any of the outcomes has, in the order they are shown; unknown ones come last."""
-    scores: dict[str, None] = {}
-    differences: dict[str, None] = {}
-    for outcome in outcomes:
-        scores |= dict.fromkeys(outcome.test)
-        differences |= dict.fromkeys(outcome.difference)
-    return (*_known_measures(_SCORES, scores, False), *_known_measures(_DIFFERENCES, differences, True))
+    every = list(outcomes)
+    scores = _known_measures(_SCORES, (name for outcome in every for name in outcome.test))
+    differences = _known_measures(_DIFFERENCES, (name for outcome in every for name in outcome.difference), **_OF_SETS)
+    return (*scores, *differences)
 
 
-def _known_measures(known: Sequence[Measure], names: Mapping[str, None], of_sets: bool) -> list[Measure]:
+def _known_measures(known: Sequence[Measure], names: Iterable[str], **usual: Any) -> list[Measure]:
+    """`usual` is what is taken for granted of a measure that is not known."""
     order = {measure.name: place for place, measure in enumerate(known)}
-    bases = {name: name.partition(_BETA)[0] for name in names}
-    measures = [
-        score_called(name) for name in sorted(names, key=lambda name: order.get(bases[name], 0)) if bases[name] in order
-    ]
-    others = [name for name in names if bases[name] not in order]
-    return measures + [
-        Measure(name=name, title=name.replace("_", " "), larger_is_better=False, of_sets=of_sets) for name in others
+    places = {name: order.get(name.partition(_BETA)[0], len(known)) for name in names}
+    return [
+        score_called(name)
+        if places[name] < len(known)
+        else Measure(name=name, title=name.replace("_", " "), **{"larger_is_better": False, **usual})
+        for name in sorted(places, key=places.__getitem__)
     ]
 
 
 def with_margin(measure: Measure, baseline: float) -> Measure:
     """The measure with what does not matter in it, given what the baseline has."""
-    share = RELATIVE_MARGINS.get(measure.name, SHARE_OF_DIFFERENCE if measure.of_sets else None)
-    margin = MARGINS.get(measure.name, None if share is None else share * abs(baseline))
-    return replace(measure, margin=margin) if margin else measure
+    if measure.tolerance is None:
+        return measure
+    return replace(measure, margin=measure.tolerance * (abs(baseline) if measure.relative else 1.0) or None)
 
 
 def margin_words(measure: Measure) -> str:
     """The margin in words, for a caption."""
-    if measure.name in MARGINS:
-        unit = "points" if measure.unit in ("%", "") else measure.unit
-        return f"{measure.scale * MARGINS[measure.name]:g} {unit}"
-    share = RELATIVE_MARGINS.get(measure.name, SHARE_OF_DIFFERENCE if measure.of_sets else None)
-    return "" if share is None else f"{100 * share:g} % of the baseline's"
+    if measure.tolerance is None:
+        return ""
+    if measure.relative:
+        return f"{100 * measure.tolerance:g} % of the baseline's"
+    return f"{measure.scale * measure.tolerance:g}{measure.difference_unit or ' points'}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a report comes from, as text; several machines or versions are several lines."""
+    """Where a report comes from, as text; the facts are (name, words), several machines or versions several of them."""
 
     command: str
     recipe: str
-    seeds: str
-    hardware: tuple[str, ...]
-    versions: tuple[str, ...]
-    created: str
-
-    def facts(self) -> list[tuple[str, str]]:
-        """(name, words) of each fact."""
-        facts = [("Seeds", self.seeds)]
-        facts += [("Hardware", words) for words in self.hardware]
-        facts += [("Versions", words) for words in self.versions]
-        return facts + ([("Measured", self.created)] if self.created else [])
+    facts: Sequence[tuple[str, str]]
 
 
 def origin_of(recipe: Recipe, *, command: str, records: Sequence[Record] = ()) -> Origin:
     """From the records of the trials; without any, of the machine that this runs on."""
     machines = [record.hardware for record in records] or [Hardware.here()]
     versions = [record.versions for record in records] or [Versions.here()]
-    days = sorted(record.created for record in records)
-    words = [day.replace("T", " ").replace("Z", " UTC") for day in dict.fromkeys((days[0], days[-1]))] if days else []
-    return Origin(
-        command=without_paths(command),
-        recipe=to_yaml(recipe),
-        seeds=", ".join(str(seed) for seed in recipe.seeds.numbers),
-        hardware=tuple(dict.fromkeys(machine.sentence() for machine in machines)),
-        versions=tuple(dict.fromkeys(version.sentence() for version in versions)),
-        created=" to ".join(words),
-    )
+    days = sorted(record.created.replace("T", " ").replace("Z", " UTC") for record in records)
+    facts = [("Seeds", ", ".join(str(seed) for seed in recipe.seeds.numbers))]
+    facts += [("Hardware", words) for words in dict.fromkeys(machine.sentence() for machine in machines)]
+    facts += [("Versions", words) for words in dict.fromkeys(version.sentence() for version in versions)]
+    facts += [("Measured", " to ".join(dict.fromkeys((days[0], days[-1]))))] if days else []
+    return Origin(command=without_paths(command), recipe=to_yaml(recipe), facts=facts)
 
 
 _ALPHA = 0.05  # of tests; intervals are of 95 %
@@ -713,9 +688,8 @@ def _verb(rows: Sequence[Row]) -> str:
 
 def _amount(value: float, measure: Measure) -> str:
     """A difference by a measure as a reader says it: 0.4 points."""
-    unit = {"%": " points", "": ""}.get(measure.unit, f" {measure.unit}")
     size = measure.scale * value
-    return f"{fixed(size, place_of(size))}{unit}" if size else f"0{unit}"
+    return f"{fixed(size, place_of(size)) if size else 0}{measure.difference_unit}"
 
 
 def _difference_words(verdict: Verdict, measure: Measure) -> str:
@@ -723,12 +697,11 @@ def _difference_words(verdict: Verdict, measure: Measure) -> str:
     size = abs(measure.scale * comparison.difference)
     low, high = comparison.interval or (comparison.difference, comparison.difference)
     places = place_of(measure.scale * (high - low) / 2) if high > low else place_of(size or 1.0)
-    unit = {"%": " points", "": ""}.get(measure.unit, f" {measure.unit}")
     number = fixed(measure.scale * comparison.difference, places, signed=True)
     interval = interval_words(comparison.interval, places, scale=measure.scale)
     p = probability(verdict.adjusted)
     p = p if p.startswith("<") else f"= {p}"
-    return f"{number}{unit}, 95 % interval {interval}, p {p} after Holm's correction"
+    return f"{number}{measure.difference_unit}, 95 % interval {interval}, p {p} after Holm's correction"
 
 
 def notes_of(recipe: Recipe, outcomes: Sequence[Outcome], rows: Sequence[Row], baseline: Row | None) -> tuple[str, ...]:
@@ -1043,7 +1016,6 @@ def replacement_of(outcome: Outcome, row: Row, metric: Measure) -> Replacement |
         label=row.label,
         key=row.key,
         limit=str(replaced["limit"]),
-        measure=metric,
         before=before,
         after=score(after, larger_is_better=metric.larger_is_better),
         change=compare_each(after, before.each, margin=metric.margin),
@@ -1051,39 +1023,26 @@ def replacement_of(outcome: Outcome, row: Row, metric: Measure) -> Replacement |
     )
 
 
-def inside_of(outcome: Outcome) -> Inside | None:
+def inside_of(outcome: Outcome) -> dict[str, Score]:
     """Activity over all sites, and the gradient norm over all steps; empty where seeds diverged."""
+    if has_diverged(outcome):
+        return {}
     scores: dict[str, Score] = {}
-    if not has_diverged(outcome):
-        columns = {title: [site.get(name) for site in outcome.activity] for name, title in _INSIDE.items()}
-        columns["gradient norm"] = [outcome.gradients.get("mean")]
-        columns["its variance over steps"] = [outcome.gradients.get("variance")]
-        for title, sites in columns.items():
-            each = [site for site in sites if site]
-            if each and not any(value is None for site in each for value in site):
-                means = [sum(values) / len(values) for values in zip(*each, strict=True)]
-                scores[title] = score(means, larger_is_better=False, bounds=_POSITIVE)
-        seen, unseen = outcome.train.get("accuracy"), outcome.test.get("accuracy")
-        if seen and unseen and None not in seen and None not in unseen:
-            # By how much accuracy falls from the training examples to the test.
-            gap = [_number(trained) - _number(other) for trained, other in zip(seen, unseen, strict=True)]
-            scores["generalisation gap"] = score(gap, larger_is_better=False)
-    if not scores and not (has_diverged(outcome) and (outcome.activity or outcome.gradients)):
-        return None
-    return Inside(label=outcome.trial.activation.label, key=outcome.trial.key, scores=scores)
+    columns = {title: [site.get(name) for site in outcome.activity] for name, title in _INSIDE.items()}
+    columns["gradient norm"] = [outcome.gradients.get("mean")]
+    columns["its variance over steps"] = [outcome.gradients.get("variance")]
+    for title, sites in columns.items():
+        each = [site for site in sites if site]
+        if each and not any(value is None for site in each for value in site):
+            means = [sum(values) / len(values) for values in zip(*each, strict=True)]
+            scores[title] = score(means, larger_is_better=False, bounds=(0.0, math.inf))
+    seen, unseen = outcome.train.get("accuracy"), outcome.test.get("accuracy")
+    if seen and unseen and None not in seen and None not in unseen:
+        # By how much accuracy falls from the training examples to the test.
+        gap = [_number(trained) - _number(other) for trained, other in zip(seen, unseen, strict=True)]
+        scores["generalisation gap"] = score(gap, larger_is_better=False)
+    return scores
 
-
-# What a score can be: an interval does not reach beyond.
-_INFINITY = float("inf")
-_BOUNDS = {
-    **dict.fromkeys(("accuracy", "auc", "calibration_error"), (0.0, 1.0)),
-    "r2": (-_INFINITY, 1.0),
-    "psnr": (-_INFINITY, _INFINITY),
-    "ssim": (-1.0, 1.0),
-    "reward_accuracy": (0.0, 1.0),
-    **dict.fromkeys(("reward_margin", "chosen_reward", "rejected_reward"), (-_INFINITY, _INFINITY)),
-}
-_POSITIVE = (0.0, _INFINITY)
 
 _CLICKS = "criteo"
 RELATIVE = "binary"
@@ -1150,7 +1109,6 @@ def summarise(recipe: Recipe, outcomes: Sequence[Outcome]) -> Summary:
             for row, outcome in zip(rows, trained, strict=True)
             if (result := replacement_of(outcome, row, metric))
         ),
-        inside=tuple(inside for outcome in trained if (inside := inside_of(outcome))),
         recommendation=recommend(rows, baseline, metric, spread),
         sentences=sentences_of(rows, metric, spread, recipe.cost_baseline),
         notes=notes_of(recipe, outcomes, rows, baseline),
@@ -1211,8 +1169,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
                 f"{activation.label!r} lacks {measure.name} of {len(each) - len(values)} of {len(each)} seeds, and "
                 "none of them diverged; its record is incomplete. Run that trial again."
             )
-        bounds = _BOUNDS.get(measure.name.partition(" beta=")[0], _POSITIVE)
-        scores[measure.name] = score(values, larger_is_better=measure.larger_is_better, bounds=bounds)
+        scores[measure.name] = score(values, larger_is_better=measure.larger_is_better, bounds=measure.bounds)
     return Row(
         label=activation.label,
         name=activation.name,
@@ -1234,6 +1191,7 @@ def _row(outcome: Outcome, measures: Sequence[Measure], costs: Mapping[str, Cost
         weight_decay=trial.training.weight_decay,
         seconds=outcome.seconds,
         trained=outcome.trained,
+        inside=inside_of(outcome),
     )
 
 

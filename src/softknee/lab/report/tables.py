@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...measure.estimate import Estimate, Score
 from ..studies.trials import Each, Outcome
-from ..table import BASELINE, DENSE, Cell, Table, escape_markdown
+from ..table import BASELINE, DENSE, Cell, Table, duration, escape_markdown
 from .summary import (
     ALL_MODELS,
     DASH,
@@ -22,7 +22,6 @@ from .summary import (
     column_places,
     counted,
     decimals,
-    duration,
     fixed,
     interval_words,
     margin_words,
@@ -210,15 +209,16 @@ _SHARES = ("outputs exactly 0", "dead units", "generalisation gap")
 
 def inside(summary: Summary) -> Table | None:
     """Activity, entropy and gradients inside the networks."""
-    titles = list(dict.fromkeys(title for row in summary.inside for title in row.scores))
+    titles = list(dict.fromkeys(title for row in summary.rows for title in row.inside))
     if not titles:
         return None
     scales = {title: 100.0 if title in _SHARES else 1.0 for title in titles}
-    every = {title: [row.scores[title] for row in summary.inside if title in row.scores] for title in titles}
+    every = {title: [row.inside[title] for row in summary.rows if title in row.inside] for title in titles}
     places = {title: decimals(value, scale=scales[title]) for title, value in every.items()}
     rows = [
-        _row(row.label, row.key, *(with_reach(row.scores.get(t), places[t], scale=scales[t]) for t in titles))
-        for row in summary.inside
+        _row(row.label, row.key, *(with_reach(row.inside.get(t), places[t], scale=scales[t]) for t in titles))
+        for row in summary.rows
+        if row.inside or row.diverged
     ]
     units = {"entropy of inputs": ",\u00a0nats"} | dict.fromkeys(_SHARES, ",\u00a0%")
     head = ("activation", *(f"{title}{units.get(title, '')}" for title in titles))
@@ -381,7 +381,7 @@ def markdown(summary: Summary, origin: Origin) -> str:
         parts += [table.markdown(DENSE).rstrip() for table in paper_tables(summary)]
         parts.append(text(paper_note(summary)))
     parts += ["## Run it again", _fenced(origin.command)]
-    parts.append("\n".join(f"- {name}: {text(words)}" for name, words in origin.facts()))
+    parts.append("\n".join(f"- {name}: {text(words)}" for name, words in origin.facts))
     parts.append(_fenced(origin.recipe.rstrip(), "yaml"))
     return "\n\n".join(part for part in parts if part) + "\n"
 

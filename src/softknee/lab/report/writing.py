@@ -13,9 +13,9 @@ from ...measure.record import Record
 from ..chart import asset, config, outline, page_script
 from ..studies.recipe import Language, Perplexity, Recipe
 from ..studies.trials import Outcome
-from ..table import escape_latex
+from ..table import duration, escape_latex
 from . import drawing, tables
-from .summary import Origin, Summary, counted, duration, origin_of, summarise
+from .summary import Origin, Summary, counted, origin_of, summarise
 
 _LOOK = config(
     size=12.5,
@@ -123,7 +123,7 @@ def _sections(summary: Summary, origin: Origin, answers: str) -> list[tuple[str,
     paper = (
         (f"<ul>{best}</ul>" if best else "") + html(*tables.paper_tables(summary)) + (f"<p>{note}</p>" if note else "")
     )
-    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(words)}</dd>" for name, words in origin.facts())
+    facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(words)}</dd>" for name, words in origin.facts)
     rerun = (
         "<p>This command runs the study again, with the recipe below.</p>"
         f"<pre><code>{escape(origin.command)}</code></pre>"
@@ -210,7 +210,7 @@ def latex(summary: Summary, origin: Origin, figures: Mapping[str, str]) -> str:
 """
         for name, caption in figures.items()
     )
-    facts = "\n".join(f"\\item {text(name)}: {text(words)}" for name, words in origin.facts())
+    facts = "\n".join(f"\\item {text(name)}: {text(words)}" for name, words in origin.facts)
     return rf"""% Written by softknee. Run again with: {text(origin.command)}
 \documentclass{{article}}
 \usepackage[T1]{{fontenc}}

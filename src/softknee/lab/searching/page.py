@@ -18,15 +18,14 @@ import softknee as sk
 
 from .. import gallery
 from ..chart import Chart, by_name, lines_legend, marks, number, rule_at, svg_of
-from ..report import summarise
 from ..report.drawing import Figure, looks, on_paper, plane
-from ..report.summary import Row, Summary, counted, duration, fixed, interval_words, place_of
+from ..report.summary import Row, Summary, counted, fixed, interval_words, place_of
 from ..studies.reporting import write_report_into
 from ..studies.store import Folder, RunStore
 from ..studies.trials import Outcome
-from ..table import Table
+from ..table import Table, duration
 from .proving import UNPROVED
-from .search import JUDGEMENT, SearchResult, Tried, judgement_recipe
+from .search import JUDGEMENT, SearchResult, Tried
 
 REPORT, PAGE = "report", "README.md"
 
@@ -104,13 +103,12 @@ def write_page(result: SearchResult, place: str | os.PathLike[str], *, command: 
     write_report_into(RunStore(Path(folder.url, JUDGEMENT)), command=command)
     out = Path(folder.url, REPORT)
     knees = write_knees(result, out)
-    summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
-    folder.write(f"{REPORT}/luck.svg", luck_figure(result, summary).encode(), what="figure")
-    judged = plane(summary)
+    folder.write(f"{REPORT}/luck.svg", luck_figure(result).encode(), what="figure")
+    judged = plane(result.summary)
     if judged is not None:
         drawn = svg_of(on_paper([judged]), label=judged.label, dark=True)
         folder.write(f"{REPORT}/plane.svg", drawn.encode(), what="figure")
-    folder.write(f"{REPORT}/{PAGE}", render(result, summary, knees, judged).encode(), what="page")
+    folder.write(f"{REPORT}/{PAGE}", render(result, knees, judged).encode(), what="page")
     return out / PAGE
 
 
@@ -128,7 +126,7 @@ def write_knees(result: SearchResult, out: Path) -> dict[str, Path]:
     return knees
 
 
-def render(result: SearchResult, summary: Summary, knees: Mapping[str, Path], judged: Figure | None) -> str:
+def render(result: SearchResult, knees: Mapping[str, Path], judged: Figure | None) -> str:
     """The page as Markdown."""
     parts = [
         f"# {result.recipe.title or result.recipe.name}",
@@ -137,7 +135,7 @@ def render(result: SearchResult, summary: Summary, knees: Mapping[str, Path], ju
         luck_table(result).markdown(),
         "![Leads over the baseline in the search and afterwards](luck.svg)",
         "## Accuracy, reproducibility and cost",
-        _front_table(summary).markdown(),
+        _front_table(result.summary).markdown(),
         *([f"![{judged.label}](plane.svg)", judged.caption] if judged is not None else []),
         f"The whole judgement: [report](../{JUDGEMENT}/report/index.html).",
         "## The finalists",
@@ -151,12 +149,11 @@ def render(result: SearchResult, summary: Summary, knees: Mapping[str, Path], ju
 
 def headline(result: SearchResult) -> str:
     """What to do, what was done, and what came of the best candidate."""
-    summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
     best = next((lead for lead in luck_of(result) if lead.label in result.finalists), None)
     seconds, base = duration(result.seconds), result.recipe.baseline
     drawn = [each for each in result.tried if not each.is_baseline]
     trained = sum(each.reason is None for each in drawn)
-    sentences = [str(summary.recommendation or "")]
+    sentences = [str(result.summary.recommendation or "")]
     sentences += [f"{counted(len(drawn), 'candidate')} were drawn, {trained} proved and trained, in {seconds}."]
     if best is not None:
         seeds = result.recipe.seeds.count
@@ -192,7 +189,7 @@ def luck_table(result: SearchResult) -> Table:
 def judged_table(result: SearchResult) -> Table:
     """The finalists and the baselines on the test data: the difference to the baseline of the recipe, what of the lead
     in the search was luck, and what a training step costs."""
-    summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
+    summary = result.summary
     metric, luck = summary.metric, {lead.label: lead for lead in luck_of(result)}
     verdicts = {row.label: row.verdicts[metric.name] for row in summary.judged if metric.name in row.verdicts}
     reaches = [wide for each in verdicts.values() if each.comparison.interval for wide in each.comparison.interval]
@@ -229,7 +226,7 @@ def overview_table(results: Mapping[str, SearchResult]) -> Table:
     """Several searches, a row each: what was drawn, proved and dropped, how long it took, and how many won."""
     rows = []
     for name, result in results.items():
-        summary = summarise(judgement_recipe(result.recipe, result.finalists), result.outcomes)
+        summary = result.summary
         reasons = [each.reason for each in result.tried if each.reason is not None]
         drawn = sum(not each.is_baseline for each in result.tried)
         unproved = sum(reason.startswith(UNPROVED) for reason in reasons)
@@ -329,7 +326,7 @@ def _dropped(result: SearchResult) -> str:
 # -- figures ----------------------------------------------------------------------------------------------
 
 
-def luck_figure(result: SearchResult, summary: Summary) -> str:
+def luck_figure(result: SearchResult) -> str:
     """For each finalist and baseline its lead in the search, with fresh seeds, and on the test data."""
     stages = ["search", "fresh seeds", "test"]
     rows = [
@@ -338,7 +335,7 @@ def luck_figure(result: SearchResult, summary: Summary) -> str:
         for stage, value in zip(stages, (lead.search, lead.fresh, lead.test), strict=True)
         if math.isfinite(value)
     ]
-    look, shown = looks(summary), list(dict.fromkeys(row["name"] for row in rows))
+    look, shown = looks(result.summary), list(dict.fromkeys(row["name"] for row in rows))
     encoding = {
         "x": {"field": "stage", "type": "nominal", "sort": stages, "axis": {"labelAngle": 0}, "title": None},
         "y": number("lead", title=f"lead over {result.recipe.baseline} in loss"),

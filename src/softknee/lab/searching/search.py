@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +29,8 @@ from ...devices import need_device
 from ...errors import ParameterError, RecipeError, did_you_mean, need_package
 from ...files import write_whole
 from ...measure.record import Record
+from ..report import summarise
+from ..report.summary import Summary
 from ..studies.engine import Stopping, StudyStopped
 from ..studies.examples import Examples
 from ..studies.reading import check, dump, find_file, find_recipe, read_recipe
@@ -106,6 +109,11 @@ class SearchResult:
     outcomes: tuple[Outcome, ...]
     seconds: float
     folder: str
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Of the judgement."""
+        return summarise(judgement_recipe(self.recipe, self.finalists), self.outcomes)
 
 
 def search(

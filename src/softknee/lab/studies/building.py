@@ -30,7 +30,7 @@ from ...errors import InputError, ParameterError, RecipeError, SoftkneeError
 from ...nn.parameters import Parameterised
 from ...surgery.modules import activation_modules
 from ...surgery.squaf_training import PARTS
-from ..networks import CLICKS, OF_ROWS, SMALL, VISION, build, build_network
+from ..networks import CLICKS, OF_ROWS, SMALL, VISION, build, build_network, network_of
 from .examples import Examples
 from .own_functions import find_function, takes
 from .reading import TIMM, module_of
@@ -121,7 +121,7 @@ def _raw_maker(
             replacing=model.replacing,
         )
     ours = model.build in (*VISION, CLICKS)
-    function = _network(model.build) if ours else find_function(model.build, folder=folder)
+    function = network_of(model.build) if ours else find_function(model.build, folder=folder)
     offered = {"classes": outputs, "input_shape": shape}
     given = {**{name: value for name, value in offered.items() if takes(function, name)}, **arguments}
     if takes(function, "activation"):
@@ -133,16 +133,6 @@ def _raw_maker(
         where=model.where,
         replacing=model.replacing,
     )
-
-
-def _network(name: str) -> Callable[..., nn.Module]:
-    if name == CLICKS:
-        from ..clicks import click_model
-
-        return click_model
-    from ..vision_networks import NETWORKS
-
-    return NETWORKS[name]
 
 
 def _filled(builder: str, arguments: dict[str, Any], shape: tuple[int, ...], outputs: int) -> dict[str, Any]:
@@ -167,16 +157,12 @@ def _filled(builder: str, arguments: dict[str, Any], shape: tuple[int, ...], out
                 f"{dropout!r} was given."
             )
         hidden = arguments.pop("hidden", (128, 128))
-        return {"widths": (shape[0], *_listed(hidden), outputs), **arguments}
+        if not isinstance(hidden, tuple | list) or not hidden:
+            raise RecipeError(f"model.arguments.hidden must be a list of widths, such as [128, 128], not {hidden!r}.")
+        return {"widths": (shape[0], *hidden, outputs), **arguments}
     if len(shape) != 3:
         raise RecipeError(f"model 'cnn' takes images (channels, height, width), and the examples have shape {shape}.")
     return {"image": shape, "classes": outputs, **arguments}
-
-
-def _listed(hidden: Any) -> tuple[Any, ...]:
-    if not isinstance(hidden, tuple | list) or not hidden:
-        raise RecipeError(f"model.arguments.hidden must be a list of widths, such as [128, 128], not {hidden!r}.")
-    return tuple(hidden)
 
 
 def _spread_over_depth(model: nn.Module, chosen: Chosen) -> None:

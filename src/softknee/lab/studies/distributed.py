@@ -58,7 +58,8 @@ def run_distributed(
         _follow(recipe_examples(recipe, folder=data_folder, base=plain_path(base)), where)
         return None
     if options.get("command", "").startswith("softknee "):  # what a record says, and how to go on
-        options["command"] = f"torchrun --nproc-per-node {_processes_here()} -m {options['command']}"
+        processes = os.environ.get("LOCAL_WORLD_SIZE", parallel.world())
+        options["command"] = f"torchrun --nproc-per-node {processes} -m {options['command']}"
     try:
         outcomes = run_study(recipe, out=out, **where, **options, run_trial=_lead)
     except (SoftkneeError, StudyStopped):
@@ -66,10 +67,6 @@ def run_distributed(
         raise
     parallel.agree(_END)
     return outcomes
-
-
-def _processes_here() -> int:
-    return int(os.environ.get("LOCAL_WORLD_SIZE", parallel.world()))
 
 
 # -- the main process -------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ...errors import InputError, SoftkneeError, need_package
 from ...measure.record import Record
+from ..table import duration
 from .examples import Examples
 from .fitting import fit, to_plain
 from .recipe import Data, LanguageTask, Model
@@ -91,7 +92,8 @@ class Status:
         return f"[{self.number}/{self.count}] {self.label}{epochs}{f': {result}' if result else ''}; {self.times()}"
 
     def times(self) -> str:
-        return f"{clock(self.elapsed)} so far" + ("" if self.left is None else f", about {clock(self.left)} left")
+        left = "" if self.left is None else f", about {duration(self.left)} left"
+        return f"{duration(self.elapsed)} so far{left}"
 
 
 class Display(Protocol):
@@ -227,47 +229,8 @@ def display_here() -> Display:
     return PlainDisplay()
 
 
-def clock(seconds: float) -> str:
-    """A duration as a person reads it.
-
-    >>> clock(4.2), clock(42), clock(75), clock(7300)
-    ('4.2 s', '42 s', '1 min 15 s', '2 h 1 min')
-    """
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 RunTrial = Callable[..., Finished]
 _SAVING_SHARE = 0.02  # of the time may go into snapshots that are only for the case of a Ctrl-C
-
-
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """What trials are run with, the same for all of them.
-
-    run_trial: called as `running.run_trial` is.
-    threads:   of torch on a CPU.
-    teachers:  the weights of networks that others learn from, by the key of their trial; they come as trials end.
-    """
-
-    run_trial: RunTrial
-    data_folder: str | None
-    base: str | None
-    command: str
-    git: Mapping[str, Any] | None
-    threads: int
-    save_every: float = 20.0
-    teachers: dict[str, bytes] = field(default_factory=dict)
-
-    def teacher_of(self, trial: Trial) -> dict[str, bytes]:
-        """What `run_trial` is given of the network that the models of this trial learn from."""
-        return {"teacher": self.teachers[trial.teacher]} if trial.teacher else {}
 
 
 Done = tuple[Trial, Record, Mapping[str, bytes]]  # a trial that came to its end, with what the store keeps of it
@@ -275,19 +238,36 @@ Done = tuple[Trial, Record, Mapping[str, bytes]]  # a trial that came to its end
 
 @dataclass(kw_only=True)
 class Engine(ABC):
-    """Runs trials in any order and gives each back when it is done."""
+    """Runs trials in any order and gives each back when it is done.
 
-    around: Surroundings
-    examples: Examples | Texts
+    run_trial: called as `running.run_trial` is.
+    threads:   of torch on a CPU.
+    teachers:  the weights of networks that others learn from, by the key of their trial; they come as trials end.
+    """
+
     store: RunStore
+    examples: Examples | Texts
     progress: Progress
     stopping: Stopping
+    run_trial: RunTrial
+    data_folder: str | None
+    base: str | None
+    command: str
+    git: Mapping[str, Any] | None
+    threads: int
+    save_every: float
+    teachers: dict[str, bytes] = field(default_factory=dict)
 
     @abstractmethod
     def run(self, trials: Sequence[Trial]) -> Iterator[Done]: ...
 
     def close(self) -> None:  # noqa: B027 - there may be nothing
         """Give back what the engine has taken."""
+
+    def arguments(self, trial: Trial) -> dict[str, Any]:
+        """What `run_trial` is given, beside the examples and the state to go on from."""
+        teacher = {"teacher": self.teachers[trial.teacher]} if trial.teacher else {}
+        return {"data_folder": self.data_folder, "base": self.base, **teacher}
 
 
 class LocalEngine(Engine):
@@ -302,26 +282,17 @@ class LocalEngine(Engine):
                 self.progress.note(f"{error} ({trial.key})")
                 self.store.drop_state(trial.key)
                 finished = self._run(trial, None)
-            record = finished.outcome.record(command=self.around.command, git=self.around.git)
+            record = finished.outcome.record(command=self.command, git=self.git)
             yield trial, record, finished.files
             if self.stopping.asked:
                 raise Interrupted("The study was stopped between two trials.")
 
     def _run(self, trial: Trial, saved: bytes | None) -> Finished:
-        around = self.around
         keeper = StateKeeper(
-            trial, store=self.store, progress=self.progress, stopping=self.stopping, every=around.save_every
+            trial, store=self.store, progress=self.progress, stopping=self.stopping, every=self.save_every
         )
         try:
-            return around.run_trial(
-                trial,
-                examples=self.examples,
-                data_folder=around.data_folder,
-                base=around.base,
-                saved=saved,
-                watch=keeper,
-                **around.teacher_of(trial),
-            )
+            return self.run_trial(trial, examples=self.examples, saved=saved, watch=keeper, **self.arguments(trial))
         except Interrupted:
             keeper.keep()
             raise
@@ -450,17 +421,14 @@ class RayEngine(Engine):
             self._ray.shutdown()
 
     def _send(self, trial: Trial) -> Any:
-        around = self.around
         order = {
             "trial": trial.plain(),
-            "run": f"{around.run_trial.__module__}:{around.run_trial.__qualname__}",
-            "data_folder": around.data_folder,
-            "base": around.base,
-            "command": around.command,
-            "git": None if around.git is None else dict(around.git),
-            "threads": around.threads,
+            "run": f"{self.run_trial.__module__}:{self.run_trial.__qualname__}",
+            "arguments": self.arguments(trial),
+            "command": self.command,
+            "git": None if self.git is None else dict(self.git),
+            "threads": self.threads,
             "saved": self.store.state(trial.key),
-            "teacher": around.teacher_of(trial),
         }
         cpus, gpus = self._needs(trial)
         task = self._ray.remote(max_retries=_RETRIES, num_cpus=cpus, num_gpus=gpus)(run_order)
@@ -482,7 +450,7 @@ class RayEngine(Engine):
         return trial, record, answer["files"]
 
     def _needs(self, trial: Trial) -> tuple[int, int]:
-        return self.around.threads, int(trial.device.startswith("cuda"))
+        return self.threads, int(trial.device.startswith("cuda"))
 
 
 def run_order(order: Mapping[str, Any], packed: Mapping[str, bytes]) -> dict[str, Any]:
@@ -490,8 +458,7 @@ def run_order(order: Mapping[str, Any], packed: Mapping[str, bytes]) -> dict[str
     torch.set_num_threads(order["threads"])
     module, _, name = order["run"].partition(":")
     run_trial = getattr(importlib.import_module(module), name)
-    given = {"examples": unpack_examples(packed), "data_folder": order["data_folder"], "base": order["base"]}
-    given |= order["teacher"]
+    given = {"examples": unpack_examples(packed), **order["arguments"]}
     try:
         trial = Trial.read(order["trial"])
         try:

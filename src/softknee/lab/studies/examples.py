@@ -30,6 +30,9 @@ from .recipe import Data, Recipe, split, standardised
 if TYPE_CHECKING:
     import numpy as np
 
+    # Inputs and targets of one part of a file: targets are text, whole numbers or floats, one (or one row) each.
+    Arrays = tuple[np.ndarray, np.ndarray]
+
 
 _PARTS = ("train", "validation", "test")
 
@@ -88,15 +91,12 @@ class Examples:
 
     def sentence(self) -> str:
         """What there is, for a record and the head of a report."""
-        counts = ", ".join(f"{len(getattr(self, f'{part}_y')):,} {part}" for part in _PARTS).replace(
-            "train", "training"
-        )
-        many = (
-            f"{self.classes} classes"
-            if self.classes
-            else f"{self.outputs} quantit{'y' if self.outputs == 1 else 'ies'}"
-        )
-        return f"{self.name}: {counts} examples of shape {_times(self.input_shape)}, {many}"
+        counts = ", ".join(f"{len(getattr(self, f'{part}_y')):,} {part}" for part in _PARTS)
+        quantities = "1 quantity" if self.outputs == 1 else f"{self.outputs} quantities"
+        many = f"{self.classes} classes" if self.classes else quantities
+        counts = counts.replace("train", "training")
+        shape = " x ".join(map(str, self.input_shape))
+        return f"{self.name}: {counts} examples of shape {shape}, {many}"
 
 
 def recipe_examples(
@@ -168,13 +168,8 @@ def _of_set(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Ex
         part: (images.ready(levels).flatten(1) if flat else images.ready(levels), target)
         for part, (levels, target) in parts.items()
     }
-    channels, height, width = x.shape[1:]
-    return replace(
-        _examples(floats, labels=images.labels, name=data.set),
-        image=(channels, height, width),
-        mean=images.mean,
-        spread=images.spread,
-    )
+    about = {"image": tuple(x.shape[1:]), "mean": images.mean, "spread": images.spread}
+    return _examples(floats, labels=images.labels, name=data.set, **about)
 
 
 def _of_disk(data: Data, pictures: PictureBytes, flat: bool) -> Examples:
@@ -186,12 +181,8 @@ def _of_disk(data: Data, pictures: PictureBytes, flat: bool) -> Examples:
         part: (cast(Tensor, pictures.streamed(file, places, flat=flat)), y[file][places])
         for part, file, places in (("train", "train", rest), ("validation", "train", kept), ("test", "val", whole))
     }
-    about: dict[str, Any] = {
-        "image": (3, pictures.side, pictures.side),
-        "mean": pictures.mean,
-        "spread": pictures.spread,
-    }
-    return replace(_examples(parts, labels=pictures.classes, name="imagenet"), **about)
+    about = {"image": (3, pictures.side, pictures.side), "mean": pictures.mean, "spread": pictures.spread}
+    return _examples(parts, labels=pictures.classes, name="imagenet", **about)
 
 
 def _of_own_parts(data: Data, folder: str | os.PathLike[str] | None) -> Examples:
@@ -199,14 +190,10 @@ def _of_own_parts(data: Data, folder: str | os.PathLike[str] | None) -> Examples
     assert data.set is not None
     if data.set == "criteo":
         return _examples(load_criteo(folder), labels=CLICKS, name=data.set)
-    is_picture, classes = data.set in PICTURES, CLUSTERS.get(data.set, 0)
-    parts = picture_parts(data.set) if is_picture else synthetic_parts(data.set, seed=data.split_seed)
-    return _examples(
-        parts,
-        labels=tuple(map(str, range(classes))) if classes else None,
-        name=data.set,
-        picture=(SIDE, SIDE) if is_picture else None,
-    )
+    if data.set in PICTURES:
+        return _examples(picture_parts(data.set), labels=None, name=data.set, picture=(SIDE, SIDE))
+    labels = tuple(map(str, range(CLUSTERS[data.set]))) if data.set in CLUSTERS else None
+    return _examples(synthetic_parts(data.set, seed=data.split_seed), labels=labels, name=data.set)
 
 
 def _of_file(data: Data, base: str | os.PathLike[str] | None, flat: bool) -> Examples:
@@ -214,7 +201,7 @@ def _of_file(data: Data, base: str | os.PathLike[str] | None, flat: bool) -> Exa
     path = resolve(data.file, base)
     tables = read_file(path, target=data.target, ignore=data.ignore)
     labels, targets = _targets(path, tables, data.task)
-    whole = {part: torch.from_numpy(table.x) for part, table in tables.items()}
+    whole = {part: torch.from_numpy(x) for part, (x, _) in tables.items()}
     inputs = {part: tensor.flatten(1) for part, tensor in whole.items()} if flat else whole
     parts = _parted(data, inputs, targets, stratified=labels is not None)
     for part, (x, _) in parts.items():
@@ -229,27 +216,12 @@ def _of_file(data: Data, base: str | os.PathLike[str] | None, flat: bool) -> Exa
 
 
 def _examples(
-    parts: Mapping[str, tuple[Tensor, Tensor]],
-    *,
-    labels: tuple[str, ...] | None,
-    name: str,
-    picture: tuple[int, int] | None = None,
+    parts: Mapping[str, tuple[Tensor, Tensor]], *, labels: tuple[str, ...] | None, name: str, **about: Any
 ) -> Examples:
     """labels: None for a regression."""
-    (train_x, train_y), (validation_x, validation_y), (test_x, test_y) = (parts[part] for part in _PARTS)
-    return Examples(
-        task="regression" if labels is None else "classification",
-        classes=0 if labels is None else len(labels),
-        train_x=train_x,
-        train_y=train_y,
-        validation_x=validation_x,
-        validation_y=validation_y,
-        test_x=test_x,
-        test_y=test_y,
-        name=name,
-        labels=labels or (),
-        picture=picture,
-    )
+    tensors = {f"{part}_{side}": tensor for part in _PARTS for side, tensor in zip("xy", parts[part], strict=True)}
+    task = "regression" if labels is None else "classification"
+    return Examples(task=task, classes=len(labels or ()), name=name, labels=labels or (), **tensors, **about)
 
 
 def _parted(
@@ -270,10 +242,10 @@ def _parted(
     return {**parts, "train": (x[rest], y[rest])}
 
 
-def _targets(path: Path, tables: dict[str, Table], task: str) -> tuple[tuple[str, ...] | None, dict[str, Tensor]]:
+def _targets(path: Path, tables: dict[str, Arrays], task: str) -> tuple[tuple[str, ...] | None, dict[str, Tensor]]:
     """The names of the classes and the number of the class of each example; None and floats for a regression."""
     np = numpy()
-    y = {part: table.y for part, table in tables.items()}
+    y = {part: targets for part, (_, targets) in tables.items()}
     every = np.concatenate(list(y.values())) if len({array.ndim for array in y.values()}) == 1 else None
     if every is None:
         raise DataError(f"'{path}': the parts of the target differ in shape.")
@@ -327,10 +299,6 @@ def _fingerprint(examples: Examples) -> str:
     return digest.hexdigest()
 
 
-def _times(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape))
-
-
 _MOST_BYTES = 8 * 2**30  # what arrays may be after decompression
 _OWN_PARTS = ("", "_validation", "_test")
 _MOST_CSV_BYTES = 2**30
@@ -343,15 +311,7 @@ _COMMA = r"[+-]?(?:\d*,\d+|\d{1,3}(?:,\d{3})+(?:\.\d*)?)(?:[eE][+-]?\d+)?"  # 1,
 _RAGGED = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Inputs and targets of one part of a file. Targets are text, whole numbers or floats, one (or one row) each."""
-
-    x: np.ndarray
-    y: np.ndarray
-
-
-def read_file(path: Path, *, target: str | None, ignore: Sequence[str]) -> dict[str, Table]:
+def read_file(path: Path, *, target: str | None, ignore: Sequence[str]) -> dict[str, Arrays]:
     """The parts of a file: "" for all that is to be split, and "_validation" and "_test" where it has its own."""
     numpy()
     if not path.is_file():
@@ -365,7 +325,7 @@ def read_file(path: Path, *, target: str | None, ignore: Sequence[str]) -> dict[
     return _read_npz(path, target=target or "y")
 
 
-def _read_csv(path: Path, *, target: str | None, ignore: Sequence[str]) -> Table:
+def _read_csv(path: Path, *, target: str | None, ignore: Sequence[str]) -> Arrays:
     """The inputs and targets of a table."""
     np, table = numpy(), _text_table(path)
     names = list(table.columns)
@@ -380,7 +340,7 @@ def _read_csv(path: Path, *, target: str | None, ignore: Sequence[str]) -> Table
     if not inputs:
         raise DataError(f"'{path}' has no column beside the target {target!r} that could be an input.")
     x = np.concatenate([_Column(path, table[name]).as_input() for name in inputs], axis=1)
-    return Table(x=x, y=_Column(path, table[target]).as_target())
+    return x, _Column(path, table[target]).as_target()
 
 
 def _text_table(path: Path) -> Any:
@@ -487,7 +447,7 @@ class _Column:
         return self._numbers.to_numpy()
 
 
-def _read_npz(path: Path, *, target: str) -> dict[str, Table]:
+def _read_npz(path: Path, *, target: str) -> dict[str, Arrays]:
     arrays = read_arrays(path)
     for alias, usual in (("x_train", "x"), (f"{target}_train", target)):
         if alias in arrays and usual not in arrays:
@@ -505,7 +465,7 @@ def _read_npz(path: Path, *, target: str) -> dict[str, Table]:
                 f"{did_you_mean(missing, arrays)} Save it with numpy.savez(file, x=..., {target}=...)."
             )
         tables[part] = _table(path, names, [arrays[name] for name in names])
-    shapes = {table.x.shape[1:] for table in tables.values()}
+    shapes = {x.shape[1:] for x, _ in tables.values()}
     if len(shapes) > 1:
         raise DataError(f"'{path}': the parts of x differ in shape: {' and '.join(map(str, sorted(shapes)))}.")
     return tables
@@ -530,7 +490,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _table(path: Path, names: Sequence[str], arrays: Sequence[np.ndarray]) -> Table:
+def _table(path: Path, names: Sequence[str], arrays: Sequence[np.ndarray]) -> Arrays:
     np, (x_name, y_name), (x, y) = numpy(), names, arrays
     if x.ndim < 2 or y.ndim not in (1, 2) or len(x) != len(y) or x.size == 0 or y.size == 0:
         raise DataError(
@@ -551,7 +511,7 @@ def _table(path: Path, names: Sequence[str], arrays: Sequence[np.ndarray]) -> Ta
         narrow = x.astype(np.float32)
     if not np.isfinite(narrow).all():
         raise DataError(f"'{path}': {x_name} holds numbers beyond {np.finfo(np.float32).max:g}, float32's largest.")
-    return Table(x=narrow, y=y)
+    return narrow, y
 
 
 def resolve(file: str, base: str | os.PathLike[str] | None) -> Path:

@@ -14,11 +14,12 @@ from __future__ import annotations
 import functools
 import math
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
-from ...errors import RecipeError, did_you_mean
+from ...errors import RecipeError, SoftkneeError, did_you_mean
 
 _WORDS = {float: "a number", int: "a whole number", str: "text", bool: "true or false", type(None): "nothing"}
 _MOST_SHOWN = 60  # characters of what was given
@@ -92,6 +93,15 @@ def fit(value: Any, hint: Any, where: str) -> Any:
     if hint is float and type(value) in (int, float) and _is_finite(value):
         return float(value)
     raise refusal(where, words(hint), value)
+
+
+@contextmanager
+def located(where: str, kinds: tuple[type[Exception], ...] = (SoftkneeError,)) -> Iterator[None]:
+    """An error of these kinds inside becomes one of the recipe, with its place in front."""
+    try:
+        yield
+    except kinds as error:
+        raise RecipeError(f"{where}: {error}") from error
 
 
 def later(default: Any) -> Any:
@@ -204,15 +214,11 @@ def _section(value: Any, cls: type, where: str) -> Any:
                 f"{place} is no key of a recipe.{did_you_mean(key, known)} {whole} has the keys {', '.join(known)}."
             )
     for name, item in known.items():
-        if name not in value and _is_required(item):
+        if name not in value and item.default is item.default_factory is MISSING:
             raise RecipeError(f"{where or 'The recipe'} lacks the key {name!r}, which must be {words(hints[name])}.")
     return cls(
         **{name: fit(content, hints[name], f"{where}.{name}" if where else name) for name, content in value.items()}
     )
-
-
-def _is_required(item: Field[Any]) -> bool:
-    return item.default is MISSING and item.default_factory is MISSING
 
 
 def _free(value: Any, where: str) -> Any:

@@ -40,8 +40,8 @@ from ...surgery.hardening import distance_bound, hard_module
 from ...surgery.hardening.sites import is_hard
 from .. import language_models
 from ..data.images import IMAGE_SETS
-from ..networks import BUILDERS, CLICKS
-from .fitting import fit, is_omitted, shown
+from ..networks import BUILDERS, arguments_of
+from .fitting import fit, is_omitted, located, shown
 from .recipe import (
     FIRST_TUNING_SEED,
     GPT2,
@@ -181,10 +181,8 @@ def with_settings(mapping: Mapping[str, Any], settings: Sequence[str]) -> dict[s
         key, equals, text = setting.partition("=")
         if not equals or not all(part.strip() for part in key.split(".")):
             raise RecipeError(f"--set takes key=value, such as training.epochs=3, and {setting!r} was given.")
-        try:
+        with located(f"--set {setting}"):
             value = load(text)
-        except RecipeError as error:
-            raise RecipeError(f"--set {setting}: {error}") from error
         # Long forms before and after: `seeds: 12` has to be a section before seeds.first can be set.
         changed = _long_form(_replaced(changed, key.strip().split("."), value, f"--set {setting}"))
     return changed
@@ -195,14 +193,10 @@ def to_yaml(recipe: Recipe) -> str:
     data = _plain(recipe.data)
     if recipe.data.set is not None:
         # These are for files of one's own, and refused beside a data set by name.
-        data = {
-            key: value for key, value in data.items() if key not in ("target", "ignore", "task", "test", "standardise")
-        }
-    parts = {
-        "data": data,
-        "activations": [_flat(choice) for choice in recipe.activations],
-    }
-    return dump({key: parts.get(key, value) for key, value in _plain(recipe).items()})
+        for key in ("target", "ignore", "task", "test", "standardise"):
+            data.pop(key, None)
+    parts = {"data": data, "activations": [_flat(choice) for choice in recipe.activations]}
+    return dump(_plain(recipe) | parts)
 
 
 def shipped() -> list[tuple[str, str]]:
@@ -243,7 +237,7 @@ def find_file(name_or_file: str | os.PathLike[str]) -> Path | None:
 
 
 def _of_text(text: str, settings: Sequence[str], *, source: str, name: str | None) -> Recipe:
-    try:
+    with located(source):
         given = load(text)
         if not isinstance(given, Mapping):
             raise RecipeError(f"A recipe is a list of keys and values, such as 'name: mine', not {shown(given)}.")
@@ -257,8 +251,6 @@ def _of_text(text: str, settings: Sequence[str], *, source: str, name: str | Non
         # Who asks for other activations than the recipe's own means no numbers of the paper for those that are gone.
         others = any(setting.strip().startswith("activations") for setting in settings)
         return check(recipe, baseline_given="baseline" in mapping, prune_paper=others)
-    except RecipeError as error:
-        raise RecipeError(f"{source}: {error}") from error
 
 
 def _long_form(mapping: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,10 +268,8 @@ def _long_form(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 def _section(text: str) -> dict[str, Any]:
     """An activation that is written as one text, such as srelu(delta=0.05, learn=delta)."""
-    try:
+    with located("activations"):
         call = resolve_call(text.strip())
-    except SoftkneeError as error:
-        raise RecipeError(f"activations: {error}") from error
     if call is None:
         return {"name": text}
     learn = {} if call.learn is None else {"learn": call.learn}
@@ -438,10 +428,8 @@ def _written_out(choice: Choice, where: str) -> Choice:
         definition = find(choice.name)
     except SoftkneeError:
         return choice  # refused with its place below
-    try:
+    with located(f"{where}.preset"):
         values = with_preset(definition, choice.values)
-    except ParameterError as error:
-        raise RecipeError(f"{where}.preset: {error}") from error
     presets = definition.presets.values() if isinstance(definition, Activation) else ()
     usual = {name: definition.param(name).default for preset in presets for name in preset}
     return replace(choice, values={**usual, **values})
@@ -462,25 +450,13 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
         given = getattr(choice, name)
         each[name] = given if isinstance(given, tuple) else (given,)
     several = [name for name, values in each.items() if len(values) > 1]
+    shared = {name: getattr(choice, name) for name in _CHOICE_KEYS}
     for numbers in itertools.product(*each.values()):
         values = dict(zip(each, numbers, strict=True))
         marks = [f"{name}={_short(values[name])}" for name in several]
         of_training = {name: values.pop(name) for name in _OF_TRAINING}
-        yield Chosen(
-            name=choice.name,
-            label=" ".join([choice.title, *marks]),
-            values=_floats(choice.name, values),
-            learn=choice.learn,
-            per=choice.per,
-            harden=choice.harden,
-            replace=choice.replace,
-            last=choice.last,
-            fitted=choice.fitted,
-            trained=choice.trained,
-            select=choice.select,
-            mode=choice.mode,
-            **of_training,
-        )
+        own = {"label": " ".join([choice.title, *marks]), "values": _floats(choice.name, values)}
+        yield Chosen(**shared | own | of_training)
 
 
 def is_baseline(name: str) -> bool:
@@ -530,7 +506,7 @@ def _check_data(data: Data) -> None:
 
 def _check_model(model: Model, *, where: str = "model.build") -> None:
     if model.build in BUILDERS:
-        known = _NETWORK_ARGUMENTS[model.build] if model.build in _NETWORK_ARGUMENTS else _arguments_of(model.build)
+        known = _NETWORK_ARGUMENTS[model.build] if model.build in _NETWORK_ARGUMENTS else arguments_of(model.build)
         for name in model.arguments:
             if name in _SET_BY_STUDY:
                 raise RecipeError(f"model.arguments.{name} is set by the study; leave it out.")
@@ -574,16 +550,6 @@ def _refuse_places(given: Any, where: str) -> None:
         )
 
 
-def _arguments_of(network: str) -> tuple[str, ...]:
-    if network == CLICKS:
-        from ..clicks import ARGUMENTS
-
-        return ARGUMENTS
-    from ..vision_networks import arguments_of
-
-    return arguments_of(network)
-
-
 def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
     if choice.name.endswith(FILE_ENDING):
         raise RecipeError(
@@ -594,16 +560,12 @@ def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
         return
     definition = None  # a baseline of a paper is a module without one
     if not is_baseline(choice.name):
-        try:
+        with located(f"{where}.name"):
             definition = find(choice.name)
-        except SoftkneeError as error:
-            raise RecipeError(f"{where}.name: {error}") from error
     size = {} if choice.per == "layer" else {"size": 1}
     for chosen in combinations(choice):
-        try:
+        with located(where, (SoftkneeError, TypeError)):  # TypeError: an argument that the module does not have
             module = module_of(chosen, **size)
-        except (SoftkneeError, TypeError) as error:  # TypeError: an argument that the module does not have
-            raise RecipeError(f"{where}: {error}") from error
         if choice.harden:
             _check_limit(module, where)
         if choice.replace:
@@ -642,10 +604,8 @@ def _check_last(chosen: Chosen, where: str) -> None:
                 f"{where}.last.{name} is where the last place begins, and a number for the first is missing: give "
                 f"'{name}' beside 'name'."
             )
-        try:
+        with located(f"{where}.last", (SoftkneeError, TypeError)):
             module_of(replace(chosen, values={**chosen.values, name: value}), per="layer")
-        except (SoftkneeError, TypeError) as error:
-            raise RecipeError(f"{where}.last: {error}") from error
 
 
 def _check_limit(module: Any, where: str) -> None:
@@ -679,10 +639,8 @@ def _check_search(search: Search | None) -> None:
     """Refuse names that no candidate could be made of."""
     for place in ("functions", "hard") if search is not None else ():
         for name in getattr(search, place):
-            try:
+            with located(f"search.{place}"):
                 definition = find(name) if name.isidentifier() else None
-            except SoftkneeError as error:
-                raise RecipeError(f"search.{place}: {error}") from error
             if not isinstance(definition, Activation) or definition.implicit is not None:
                 raise RecipeError(f"search.{place} takes names of functions with a formula, and {name!r} is none.")
 

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal
 import torch
 from torch import Tensor
 
-from ...errors import ParameterError, RecipeError, did_you_mean
+from ...errors import RecipeError, did_you_mean
 from ...train.augment import Augment
 from ...train.optimizers import KINDS, read_options
 from ..data.images import DATA_SETS
-from .fitting import Limits, OneOf, Section, at_least, later, refusal
+from .fitting import Limits, OneOf, Section, at_least, later, located, refusal
 
 # The test scores, prediction differences, and "parameters": how many numbers of one model are trained.
 PAPER_MEASURES = (
@@ -126,10 +126,8 @@ class Augmentation(Section, where="augment"):
             raise RecipeError(
                 "augment asks for nothing: leave it out, or give it a 'crop', 'flip', 'mixup' or another."
             )
-        try:
+        with located("augment"):
             self.augment()
-        except ParameterError as error:
-            raise RecipeError(f"augment: {error}") from error
 
     def augment(self, *, steps_of_epoch: int = 1, **of_examples: Any) -> Augment:
         """What training is given; `of_examples` are classes, mean, std and shape."""
@@ -419,10 +417,8 @@ class Training(Section, where="training"):
             _need(name not in self.options, f"training.options.{name}", f"written as training.{name}", "it")
         betas = self.options.get("betas", ())
         _need(isinstance(betas, tuple | list), "training.options.betas", "two numbers, such as [0.9, 0.999]", betas)
-        try:
+        with located("training.options"):
             read_options(self.optimizer, self.optimizer_options)
-        except ParameterError as error:
-            raise RecipeError(f"training.options: {error}") from error
         _refuse_twice(self.milestones, "training.milestones")
         self._refuse_together()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -29,16 +28,6 @@ _CPU_STEPS = 3  # in one sample: a step of a small network is less than a proces
 _TINY_RATE = 1e-8  # so that the weights, and with them the work, stay what they are
 
 
-@dataclass(frozen=True)
-class _Racer:
-    """One activation: its model, its training step, and its inference."""
-
-    chosen: Chosen
-    model: nn.Module
-    step: Callable[[], object]
-    infer: Callable[[], object]
-
-
 def measure_cost(trial: Trial, examples: Examples) -> Finished:
     """The times and, on a GPU, the peak memory of every activation of the trial."""
     begin, device = time.perf_counter(), torch.device(trial.device)
@@ -49,29 +38,32 @@ def measure_cost(trial: Trial, examples: Examples) -> Finished:
     )
     if place == len(chosen):
         chosen.append(Chosen(name=trial.cost_baseline, label=trial.cost_baseline))
-    racers = [_racer(trial, candidate, examples, device) for candidate in chosen]
+    # A model, its training step and its inference for each.
+    models, steps, calls = zip(*(_timed(trial, candidate, examples, device) for candidate in chosen), strict=True)
     often = 1 if device.type == "cuda" else _CPU_STEPS
     clock = Clock(device=device, repeats=_REPEATS, seconds_per_call=_SECONDS_EACH)
-    memory = [_peak_memory(racer, device) for racer in racers]
-    train = _race(clock, [racer.step for racer in racers], often)
-    for racer in racers:
-        racer.model.eval()
-    infer = _race(clock, [racer.infer for racer in racers], often)
+    memory = [_peak_memory(model, step, device) for model, step in zip(models, steps, strict=True)]
+    train = _race(clock, steps, often)
+    for model in models:
+        model.eval()
+    infer = _race(clock, calls, often)
     rows = [
         {
-            "label": racer.chosen.label,
+            "label": candidate.label,
             "train": _milliseconds(train[index]),
             "infer": _milliseconds(infer[index]),
             "train_ratio": _ratio(train[index], train[place]),
             "infer_ratio": _ratio(infer[index], infer[place]),
             "peak_memory": memory[index],
         }
-        for index, racer in enumerate(racers[: len(trial.activations)])
+        for index, candidate in enumerate(trial.activations)
     ]
     return Finished(outcome=Outcome(trial=trial, seconds=time.perf_counter() - begin, cost=tuple(rows)))
 
 
-def _racer(trial: Trial, chosen: Chosen, examples: Examples, device: torch.device) -> _Racer:
+def _timed(
+    trial: Trial, chosen: Chosen, examples: Examples, device: torch.device
+) -> tuple[nn.Module, Callable[[], object], Callable[[], object]]:
     make = model_maker(trial.model, chosen, examples, init=trial.init, loss=trial.training.loss)
     model = make(trial.seeds.first).to(device)
     training = trial.training
@@ -91,7 +83,7 @@ def _racer(trial: Trial, chosen: Chosen, examples: Examples, device: torch.devic
     def infer() -> Tensor:
         return model(x)
 
-    return _Racer(chosen, model.train(), step, infer)
+    return model.train(), step, infer
 
 
 def _loss(name: str, task: str) -> Callable[[Tensor, Tensor], Tensor]:
@@ -131,18 +123,18 @@ def _ratio(samples: Sequence[float], baseline: Sequence[float]) -> Quantity:
     return Quantity.median([own / other for own, other in zip(samples, baseline, strict=False)], unit="x")
 
 
-def _peak_memory(racer: _Racer, device: torch.device) -> int | None:
+def _peak_memory(model: nn.Module, step: Callable[[], object], device: torch.device) -> int | None:
     """The bytes of a training step beyond what lies on the device before it; None on a CPU, which keeps no count."""
     if device.type != "cuda":
         return None
-    racer.step()  # the optimiser's state is there from now on
-    racer.model.zero_grad(set_to_none=True)
+    step()  # the optimiser's state is there from now on
+    model.zero_grad(set_to_none=True)
     torch.cuda.synchronize(device)
     torch.cuda.reset_peak_memory_stats(device)
     resting = torch.cuda.memory_allocated(device)
-    racer.step()
+    step()
     torch.cuda.synchronize(device)
-    own = sum(tensor.nbytes for tensor in (*racer.model.parameters(), *racer.model.buffers()))
+    own = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     return torch.cuda.max_memory_allocated(device) - resting + own
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ import torch
 
 from ...devices import need_device
 from ...errors import ParameterError, RecipeError, did_you_mean
+from ..bench.clock import cpu_threads
+from ..table import duration
 from .engine import (
     Display,
     Engine,
@@ -24,8 +27,6 @@ from .engine import (
     RunTrial,
     Stopping,
     StudyStopped,
-    Surroundings,
-    clock,
     display_here,
     plain_path,
 )
@@ -216,43 +217,36 @@ def run_study(
     )
     with StudyLock(store.folder) as lock, Stopping() as stopping:
         known = _begin(store, wanted, resume=resume, threads_given=threads is not None)
-        around = Surroundings(
-            run_trial=run_trial,
-            data_folder=plain_path(data_folder),
-            base=plain_path(base),
-            command=command,
-            git=git_state(),
-            threads=known.threads,
-            save_every=save_every,
-        )
         progress = Progress(display or display_here())
         if isinstance(examples, Texts):
             progress.note(examples.sentence())
-        threads_before = torch.get_num_threads()
         try:
-            torch.set_num_threads(known.threads)
-            kind = LocalEngine if local else RayEngine
-            chosen = kind(around=around, store=store, progress=progress, stopping=stopping, examples=examples)
-            try:
-                study = _Study(
-                    store=store,
+            chosen = (LocalEngine if local else RayEngine)(
+                store=store,
+                examples=examples,
+                progress=progress,
+                stopping=stopping,
+                run_trial=run_trial,
+                data_folder=plain_path(data_folder),
+                base=plain_path(base),
+                command=command,
+                git=git_state(),
+                threads=known.threads,
+                save_every=save_every,
+            )
+            with closing(chosen), cpu_threads(known.threads):
+                return _Study(
                     engine=chosen,
-                    progress=progress,
                     resume=resume,
                     need=partial(_need_device, recipe) if local else lambda: None,
                     check=lock.check,
                     each=each or (lambda _: None),
                     only=tuple(only),
-                    teachers=around.teachers,
-                )
-                return study.run(recipe, examples)
-            finally:
-                chosen.close()
+                ).run(recipe)
         except Interrupted as stopped:
             raise StudyStopped(_how_to_go_on(store, command), stopping.number) from stopped
         finally:
             progress.close()
-            torch.set_num_threads(threads_before)
 
 
 def study_examples(
@@ -296,23 +290,22 @@ def _begin(store: RunStore, wanted: Description, *, resume: bool, threads_given:
 class _Study:
     """One run of a study."""
 
-    store: RunStore
     engine: Engine
-    progress: Progress
     resume: bool
     need: Callable[[], None]
     check: Callable[[], None]
     each: Callable[[Outcome], object]
     only: tuple[str, ...]
-    teachers: dict[str, bytes]
 
     def __post_init__(self) -> None:
+        self.store, self.progress = self.engine.store, self.engine.progress
         # A store without records is as good as new.
         self.may_run = self.resume or not self.store.finished()
         if self.may_run:
             self.store.tidy()
 
-    def run(self, recipe: Recipe, examples: Examples | Texts) -> list[Outcome]:
+    def run(self, recipe: Recipe) -> list[Outcome]:
+        examples = self.engine.examples
         first = [trial for trial in [teacher_trial(recipe, examples)] if trial is not None]
         tuning = tuning_trials(recipe, examples)
         last = [trial for trial in [cost_trial(recipe, examples)] if trial is not None]
@@ -320,7 +313,7 @@ class _Study:
         self._plan([*first, *tuning, *train_trials(recipe, examples), *last])
         outcomes = self._stage(first, first=0)
         for teacher in outcomes:
-            self.teachers[teacher.trial.key] = self._weights(teacher)
+            self.engine.teachers[teacher.trial.key] = self._weights(teacher)
         tuned = self._stage(tuning, first=len(first))
         train = train_trials(recipe, examples, tuned=choose_tuned(tuned))
         self._plan([*first, *tuning, *train, *last])
@@ -373,7 +366,7 @@ class _Study:
             outcomes[trial.key] = outcome = Outcome.read(record)
             diverged = sum(epoch is not None for epoch in outcome.diverged)
             gone = f", {diverged} of {len(outcome.diverged)} seeds diverged" if diverged else ""
-            self.progress.end(trial, result=f"{clock(outcome.seconds)}{gone}")
+            self.progress.end(trial, result=f"{duration(outcome.seconds)}{gone}")
             self.each(outcome)
         return [outcomes[trial.key] for trial in trials]
 

@@ -22,15 +22,15 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ...errors import ParameterError, SoftkneeError
-from ...files import ReadError, WriteError, sync_folder
+from ...files import ReadError, WriteError, make_parents, sync_folder, write_whole
 from ...measure.record import Record, RecordError
 from ...version import VERSION
 from .trials import Outcome
@@ -65,22 +65,16 @@ class Folder:
 
     def read(self, name: str) -> bytes | None:
         """What a file holds; None where there is none."""
-        try:
+        with _errors_as(ReadError, f"'{self.place(name)}' could not be read", but=FileNotFoundError):
             return self._fs.cat_file(self._path(name))
-        except FileNotFoundError:
-            return None
-        except Exception as error:  # each store has errors of its own
-            raise ReadError(f"'{self.place(name)}' could not be read ({_reason(error)}). Check permissions.") from error
+        return None
 
     def size(self, name: str) -> int | None:
         """The length of a file in bytes; None where there is none."""
-        try:
+        with _errors_as(ReadError, f"'{self.place(name)}' could not be looked at", but=FileNotFoundError):
             entry = self._fs.info(self._path(name))
-        except FileNotFoundError:
-            return None
-        except Exception as error:
-            raise ReadError(f"'{self.place(name)}' could not be looked at ({_reason(error)}).") from error
-        return entry["size"] if entry["type"] == "file" else None
+            return entry["size"] if entry["type"] == "file" else None
+        return None
 
     def names(self, inside: str = "") -> list[str]:
         """The files of a folder inside this one, or of itself, in order; temporaries are not among them."""
@@ -94,52 +88,40 @@ class Folder:
 
     def write(self, name: str, content: bytes, *, what: str) -> None:
         """Put a file there as a whole; if that fails, what stood there before is unchanged."""
-        try:
+        with _errors_as(WriteError, f"The {what} could not be written to '{self.place(name)}'"):
             if self.local is not None:
-                _write_on_disk(self.local / name, content)
+                make_parents((self.local / name).parent)
+                write_whole(self.local / name, content, what=what)
             elif self._puts_whole:
                 self._fs.pipe_file(self._path(name), content)
             else:
                 self._write_and_move(name, content)
-        except Exception as error:
-            raise WriteError(
-                f"The {what} could not be written to '{self.place(name)}' ({_reason(error)}); what stood there "
-                "before, if anything, is unchanged. Choose a place that can be written to, or make space there."
-            ) from error
 
     def create(self, name: str, content: bytes) -> bool:
         """Put a small file there if there is none of that name; False where there is one."""
-        try:
+        with _errors_as(WriteError, f"'{self.place(name)}' could not be written", but=FileExistsError):
             if self.local is not None:
                 self.local.mkdir(parents=True, exist_ok=True)
                 with (self.local / name).open("xb") as file:
                     file.write(content)
             else:
                 self._fs.pipe_file(self._path(name), content, mode="create")
-        except FileExistsError:
-            return False
-        except Exception as error:
-            raise WriteError(f"'{self.place(name)}' could not be written ({_reason(error)}).") from error
-        return True
+            return True
+        return False
 
     def move(self, name: str, to: str) -> None:
         """Give a file another name, which must be free."""
-        try:
+        with _errors_as(WriteError, f"'{self.place(name)}' could not be moved to '{to}'"):
             if self.local is not None:
                 os.rename(self.local / name, self.local / to)
                 sync_folder((self.local / to).parent)
             else:
                 self._fs.mv(self._path(name), self._path(to))
-        except Exception as error:
-            raise WriteError(f"'{self.place(name)}' could not be moved to '{to}' ({_reason(error)}).") from error
 
     def remove(self, name: str) -> None:
         """Take a file away, if it is there."""
-        try:
-            with suppress(FileNotFoundError):
-                self._fs.rm_file(self._path(name))
-        except Exception as error:
-            raise WriteError(f"'{self.place(name)}' could not be removed ({_reason(error)}).") from error
+        with _errors_as(WriteError, f"'{self.place(name)}' could not be removed", but=FileNotFoundError):
+            self._fs.rm_file(self._path(name))
 
     def clean(self, inside: str = "") -> None:
         """Take away the temporaries that a process which was stopped has left there."""
@@ -149,23 +131,22 @@ class Folder:
 
     def _listed(self, inside: str, *, files_only: bool = True) -> list[str]:
         path = self._path(inside) if inside else self._root
-        try:
+        nothing = FileNotFoundError, NotADirectoryError
+        with _errors_as(ReadError, f"'{self.place(inside)}' could not be looked into", but=nothing):
             self._fs.invalidate_cache()  # a store may remember an earlier answer
             entries: list[dict[str, Any]] = self._fs.ls(path, detail=True)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except Exception as error:
-            raise ReadError(f"'{self.place(inside)}' could not be looked into ({_reason(error)}).") from error
-        wanted = [entry["name"].rstrip("/") for entry in entries if entry["type"] == "file" or not files_only]
-        return sorted(entry.rpartition("/")[2] for entry in wanted)
+            wanted = [entry["name"].rstrip("/") for entry in entries if entry["type"] == "file" or not files_only]
+            return sorted(entry.rpartition("/")[2] for entry in wanted)
+        return []
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
     def _write_and_move(self, name: str, content: bytes) -> None:
         path = self._path(name)
-        temporary = f"{path.rpartition('/')[0]}/{_temporary_name(path.rpartition('/')[2])}"
-        self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        folder, _, last = path.rpartition("/")
+        temporary = f"{folder}/.{last}.{secrets.token_hex(4)}{_TEMPORARY}"
+        self._fs.makedirs(folder, exist_ok=True)
         try:
             self._fs.pipe_file(temporary, content)
             try:
@@ -178,35 +159,31 @@ class Folder:
                 self._fs.rm_file(temporary)
 
 
-def _write_on_disk(target: Path, content: bytes) -> None:
-    for missing in reversed([folder for folder in target.parents if not folder.exists()]):
-        missing.mkdir(exist_ok=True)
-        sync_folder(missing.parent)
-    temporary = target.with_name(_temporary_name(target.name))
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        sync_folder(target.parent)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-
-
-def _temporary_name(name: str) -> str:
-    return f".{name}.{secrets.token_hex(4)}{_TEMPORARY}"
-
-
 def _is_temporary(name: str) -> bool:
     return name.startswith(".") and name.endswith(_TEMPORARY)
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, SoftkneeError):
-        return str(error)
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+_CURES = {
+    ReadError: ". Check permissions.",
+    WriteError: "; what stood there before, if anything, is unchanged. Choose a place that can be written to, or make "
+    "space there.",
+}
+
+
+@contextmanager
+def _errors_as(
+    kind: type[ReadError | WriteError], words: str, *, but: type[Exception] | tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Whatever a store raises, as each has errors of its own, becomes one of ours; `but` ends what is done in peace."""
+    try:
+        yield
+    except WriteError:
+        raise
+    except but:
+        pass
+    except Exception as error:
+        reason = str(error) if isinstance(error, SoftkneeError) else getattr(error, "strerror", None) or str(error)
+        raise kind(f"{words} ({reason or type(error).__name__}){_CURES[kind]}") from error
 
 
 LOCK, LEASE = ".lock", ".lease"
@@ -564,22 +541,26 @@ class RunStore:
         self.folder.write(f"{TRIALS}/{key}.json", record.to_json().encode(), what="record of a trial")
         self.drop_state(key)
 
-    def record(self, key: str, *, with_files: bool = True) -> Record:
-        """The record of a finished trial; DamagedError where it is not whole, or of another trial.
-
-        with_files: its files belong to it, and must be there.
-        """
+    def read(self, key: str) -> Record:
+        """The record of a finished trial as its file has it; `record` also sees that nothing was changed or lost."""
         name = f"{TRIALS}/{key}.json"
         content = self.folder.read(name)
         if content is None:
             raise StoreError(f"'{self.url}' has no finished trial {key!r}.")
         source = f"'{self.folder.place(name)}'"
         try:
-            record = Record.from_json(content.decode(), source=source)
+            return Record.from_json(content.decode(), source=source)
         except UnicodeDecodeError as error:
             raise DamagedError(f"{source} is no record: it is not text in UTF-8. {_CURE}") from error
         except RecordError as error:
             raise DamagedError(f"{error} {_CURE}") from error
+
+    def record(self, key: str, *, with_files: bool = True) -> Record:
+        """The record of a finished trial; DamagedError where it is not whole, or of another trial.
+
+        with_files: its files belong to it, and must be there.
+        """
+        record, source = self.read(key), f"'{self.folder.place(f'{TRIALS}/{key}.json')}'"
         try:
             key_of_record = Outcome.read(record).trial.key
         except (SoftkneeError, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -10,26 +10,16 @@ from typing import Any, Literal
 
 from ...errors import RecipeError
 from .fitting import Section, fit, later, to_plain
-from .recipe import Augmentation, Data, Hardening, Model, Seeds, Task, Training, Value
+from .recipe import Augmentation, Choice, Data, Hardening, Model, Seeds, Task, Training, Value
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen(Section, where="activation"):
-    """An activation with a number for each parameter that was given."""
+class Chosen(Choice, where="activation"):
+    """An activation of a recipe with one of its combinations: a number for each parameter that was given."""
 
-    name: str
-    label: str
+    label: str  # pyright: ignore[reportGeneralTypeIssues] - one of a recipe need not have it
     values: Mapping[str, Value] = field(default_factory=dict)
-    learn: bool | str | tuple[str, ...] = False
-    per: str = "layer"
-    harden: bool = False
-    replace: bool = later(False)
-    last: Mapping[str, float] | None = later(None)
     rate: float | None = later(None)
-    fitted: str | None = later(None)
-    trained: str | None = later(None)
-    select: Literal["last", "best_val"] | None = later(None)
-    mode: Literal["soft", "sampled", "step"] | None = later(None)
     price: float | None = later(None)
 
 

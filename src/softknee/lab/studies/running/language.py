@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ....errors import RecipeError, SoftkneeError
 from ....surgery import relu_ize_, swap_
 from ....surgery.modules import activation_modules
 from ... import language_models
@@ -22,6 +21,7 @@ from ...language import tuning
 from ...language.preferences import scores_of
 from ...language.text_perplexity import TextTokens, exp_or_infinite, foretell, replace_by_relu_
 from ...language.trl_backend import prefer_with_trl_, supervise_with_trl_
+from ..fitting import located
 from ..recipe import OWN, Hardening, Language, Perplexity, Preference
 from ..texts import Texts
 from ..trial import Chosen, Trial
@@ -223,10 +223,8 @@ def _pretrained(trial: Trial, texts: Texts) -> nn.Module:
     model, chosen = copy.deepcopy(texts.language.model), trial.activation
     if chosen.name != OWN:
         knobs: dict[str, Any] = _knobs(chosen)
-        try:
+        with located(f"model {texts.language.name!r} with {chosen.label}"):
             swap_(model, chosen.name, **knobs)
-        except SoftkneeError as error:
-            raise RecipeError(f"model {texts.language.name!r} with {chosen.label}: {error}") from error
         if chosen.name == "relu":
             relu_ize_(model)
     return model.to(trial.device)

@@ -175,7 +175,8 @@ def finish(
     if for_report:
         test = outputs["test"]
         scores["test"] = {**scores["test"], **task_scores(trial, trainer, examples, rows)}
-        rest["difference"] = _differences(test, examples.test_y, rows) if _differ(trial, task, rows) else {}
+        differ = "prediction_difference" in measures and task != REGRESSION and len(rows) >= _FEWEST
+        rest["difference"] = _differences(test, examples.test_y, rows) if differ else {}
         if "activity" in measures and rows:
             seen = measured_examples(examples)
             rest["activity"] = activities(trainer, seen, rows)
@@ -212,10 +213,6 @@ def finish(
 def measured_examples(examples: Examples) -> Tensor:
     """The examples that activity and entropy are measured on: never the test."""
     return examples.validation_x if len(examples.validation_x) else examples.train_x
-
-
-def _differ(trial: Trial, task: str, rows: Sequence[int]) -> bool:
-    return "prediction_difference" in trial.measures and task != REGRESSION and len(rows) >= _FEWEST
 
 
 def _differences(outputs: Tensor, labels: Tensor, rows: Sequence[int]) -> dict[str, dict[str, Any]]:
@@ -346,8 +343,8 @@ def run_trial(
     if trial.kind == "cost":
         return measure_cost(trial, examples)
     maker = model_maker(trial.model, trial.activation, examples, init=trial.init, loss=trial.training.loss)
-    goal = objective(trial, maker, examples, teacher=teacher)
-    trainer = make_trainer(trial, goal.make)
+    maker, goal = objective(trial, maker, examples, teacher=teacher)
+    trainer = make_trainer(trial, maker)
     trained = sum(parameter.numel() for parameter in trainer.model(0).parameters() if parameter.requires_grad)
     everyone = range(trainer.count)
     start_profiles = profiles(trainer, everyone, distances=False) if "hardness" in trial.measures else []
@@ -366,7 +363,7 @@ def run_trial(
         validation=validation,
         saved=saved,
         watch=watch,
-        more={"augment": augment} | goal.settings(),
+        more={"augment": augment} | goal,
     )
     finished = finish(
         trial, trainer, progress, examples, start_profiles=start_profiles, start_entropies=start_entropies

@@ -6,8 +6,7 @@ that only this task has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ....errors import RecipeError
-from ....train.losses import Loss
 from ...rates import BitPrice, measure_coding
 from ..building import Maker, model_maker
 from ..examples import Examples
@@ -24,42 +22,27 @@ from ..trial import Chosen, Trial
 from .training import Trainer, read_tensors, spread_out
 
 
-@dataclass(frozen=True, kw_only=True)
-class Objective:
-    """What `fit` is given in the place of the loss's name.
-
-    loss:    of one model's output and its targets.
-    targets: from a batch [M, n, ...] and its targets to those that the loss is given; None leaves them.
-    make:    makes the models; those of a price on bits watch their SQUAF layers.
+def objective(trial: Trial, make: Maker, examples: Examples, *, teacher: bytes | None) -> tuple[Maker, dict[str, Any]]:
+    """What makes the models of a trial (those of a price on bits watch their SQUAF layers), and arguments of `fit`: the
+    loss of one model's output and its targets, and `targets`, from a batch [M, n, ...] and its targets to those that
+    the loss is given. Of a plain classification nothing changes.
     """
-
-    make: Maker
-    loss: Loss | None = None
-    targets: Callable[[Tensor, Tensor], Tensor] | None = None
-
-    def settings(self) -> dict[str, Any]:
-        """Arguments of `fit`."""
-        loss = {} if self.loss is None else {"loss": self.loss}
-        return loss | ({} if self.targets is None else {"targets": self.targets})
-
-
-def objective(trial: Trial, make: Maker, examples: Examples, *, teacher: bytes | None) -> Objective:
-    """The objective of a trial; that of a plain classification changes nothing."""
     if isinstance(trial.task, Distil):
         if teacher is None:
             raise RecipeError("A trial of a distillation needs the weights of its teacher, whose trial runs before it.")
-        return _distilling(trial, trial.task, make, examples, teacher)
+        return make, _distilling(trial, trial.task, examples, teacher)
     price = trial.activation.price
-    if price:
-        watched = BitPrice()
-        return Objective(
-            make=lambda seed: watched.watch(make(seed)),
-            loss=lambda output, target: F.cross_entropy(output, target) + price * watched.rate(),
-        )
-    return Objective(make=make)
+    if not price:
+        return make, {}
+    watched = BitPrice()
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(output, target) + price * watched.rate()
+
+    return lambda seed: watched.watch(make(seed)), {"loss": loss}
 
 
-def _distilling(trial: Trial, task: Distil, make: Maker, examples: Examples, weights: bytes) -> Objective:
+def _distilling(trial: Trial, task: Distil, examples: Examples, weights: bytes) -> dict[str, Any]:
     network = Model(build=task.teacher, arguments=task.arguments)
     teacher = model_maker(network, Chosen(name="relu", label="teacher"), examples)(trial.seeds.first)
     teacher.load_state_dict({name: stacked[0] for name, stacked in read_tensors(weights).items()})
@@ -78,7 +61,7 @@ def _distilling(trial: Trial, task: Distil, make: Maker, examples: Examples, wei
         divergence = (taught.exp() * (taught - own)).sum(-1).mean()
         return (1 - share) * F.cross_entropy(output, labels) + share * temperature**2 * divergence
 
-    return Objective(make=make, loss=loss, targets=targets)
+    return {"loss": loss, "targets": targets}
 
 
 def scores(trial: Trial, trainer: Trainer, examples: Examples, rows: Sequence[int]) -> Mapping[str, Any]:

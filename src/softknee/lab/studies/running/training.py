@@ -7,8 +7,8 @@ import io
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, cast
 
@@ -41,6 +41,7 @@ from ....train import OneByOne, Replicas, constant, cosine, linear, step
 from ....train.schedules import Schedule
 from ....train.streamed import Streamed
 from ....version import VERSION
+from ...bench.clock import matmul_precision
 from ..recipe import Hardening, Training
 from ..trial import Trial
 from ..trials import Curve, Each
@@ -608,15 +609,9 @@ def fit_settings(training: Training, *, task: str, gradients: bool) -> dict[str,
     }
 
 
-@contextmanager
-def products_of(training: Training) -> Iterator[None]:
+def products_of(training: Training) -> AbstractContextManager[None]:
     """While a model is trained: how torch computes products of float32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if training.precision == "tf32" else before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    return matmul_precision("high") if training.precision == "tf32" else nullcontext()
 
 
 def _schedule(training: Training) -> Schedule:
