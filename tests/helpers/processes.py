@@ -26,6 +26,8 @@ _IMPORTED = [
     "softknee.surgery",
     "softknee.train",
     "softknee.wire",
+    "softknee.lab.searching",
+    "sklearn.model_selection",  # brings the digits
 ]
 _SECONDS = 1800  # for all processes of a test; on an idle machine they need a few
 
