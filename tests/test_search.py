@@ -450,14 +450,16 @@ def test_the_density_of_the_data_is_that_of_the_pre_activations(tmp_path: Path) 
 
 
 def test_joins_and_gates_can_have_relu_as_their_limit() -> None:
+    """Of the gates with a root or an arc tangent no distance is proved, in whatever time."""
     asked = Constraints(limit="relu")
     texts = {each.text for form in ("join", "gate") for each in some(form, 9)}
+    texts -= {text for text in texts if "sqrt" in text or "atan" in text}
     reasons = {text: examine(text, asked, seconds=10)[0].reason for text in texts}
     proved = {text for text, reason in reasons.items() if reason is None}
-    assert {
-        text for text in texts if "join(0" in text or "normal_cdf" in text or "let(with_limit(x * sigmoid" in text
-    } <= proved
-    assert not any("* x, x" in text for text in proved)  # a line on the left is no ReLU in any limit
+    assert any("join" in text for text in proved)
+    assert any("sigmoid" in text for text in proved)
+    assert any("normal_cdf" in text for text in proved)
+    assert texts - proved == {text for text in texts if "* x, x" in text}  # a line on the left is no ReLU in any limit
 
 
 LANGUAGE = """
