@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `--dist loadfile`: the files of a group go to one worker.
 
-    It derives and prints the formulas of sixty functions once. With each of two workers doing so, a minute more passes.
+    It derives and prints the formulas of sixty functions once. With two workers doing so, a minute more passes.
     """
     if config.getoption("dist") != "loadfile":
         return None
@@ -99,8 +99,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What asks the zoo first, then files with slow tests, then by the number of tests; `gpu` is skipped without one.
 
-    Two workers take one file after another. With a long one among the last, one of them would end up waiting for the
-    other; and what takes long often has few tests.
+    Workers take one file after another. With a long one among the last, the others would end up waiting for the one
+    that has it; and what takes long often has few tests.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     count = Counter(item.path for item in items)
