@@ -48,12 +48,13 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/pyright --warnings src papers
 
-# Two workers with one thread each: with two threads each they take twice the processor time, most of it waiting for
-# one another. The tests of a file stay with one worker (loadfile), which builds what they share once; so do all files
-# that ask something of every function (conftest.py). Tests that did not run are listed with their reason (-ra): without
+# Workers with one thread each: with two threads each they take twice the processor time, most of it waiting for one
+# another. Three for two processors: now and then one waits, for a cluster, a browser or a process that it has started.
+# The tests of a file stay with one worker (loadfile), which builds what they share once; so do all files that ask
+# something of every function (conftest.py). Tests that did not run are listed with their reason (-ra): without
 # a GPU those marked `gpu`, without Chromium (Debian's package `chromium`) those that look at a page in a browser.
 # Compiled files of Python are written, also where the environment says not to: hundreds of processes import them.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile -ra
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile -ra
 
 unit: $(VENV)/.test
 	$(PYTEST) --ignore=tests/interpreter tests papers/tests

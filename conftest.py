@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from softknee.registry import names, unregister
+# torch is imported where it is used: the process that deals out the files to the workers needs none of it.
 
 # Processes of its own to compile in would each import torch first, for a handful of kernels.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -54,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `--dist loadfile`: the files of a group go to one worker.
 
-    It derives and prints the formulas of sixty functions once. With each of two workers doing so, a minute more passes.
+    It derives and prints the formulas of sixty functions once. With two workers doing so, a minute more passes.
     """
     if config.getoption("dist") != "loadfile":
         return None
@@ -100,12 +99,14 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What asks the zoo first, then files with slow tests, then by the number of tests; `gpu` is skipped without one.
 
-    Two workers take one file after another. With a long one among the last, one of them would end up waiting for the
-    other; and what takes long often has few tests.
+    Workers take one file after another. With a long one among the last, the others would end up waiting for the one
+    that has it; and what takes long often has few tests.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     count = Counter(item.path for item in items)
     items.sort(key=lambda item: (group_of(item.path) != "zoo", item.path not in slow, -count[item.path], item.path))
+    import torch
+
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):
@@ -134,6 +135,8 @@ def nobody_waits_for_the_disk() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="module")
 def own_functions_go_with_their_file() -> Iterator[None]:
     """What a file of tests registers is not there for the next one: which comes next depends on the workers."""
+    from softknee.registry import names, unregister
+
     before = set(names())
     yield
     for name in set(names()) - before:
@@ -144,8 +147,8 @@ def own_functions_go_with_their_file() -> Iterator[None]:
 def compiled_functions_go_with_their_file() -> Iterator[None]:
     """torch compiles a code object eight times at most, and all `nn.Sequential` share one: each file starts anew."""
     yield
-    if "torch._dynamo" in sys.modules:
-        torch._dynamo.reset()
+    if compiler := sys.modules.get("torch._dynamo"):
+        compiler.reset()
 
 
 @pytest.fixture
@@ -161,6 +164,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def two_threads() -> Iterator[None]:
     """For sums whose bits must not depend on how threads share them; the suite itself runs with one thread."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield

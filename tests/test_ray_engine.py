@@ -35,23 +35,30 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head that runs nothing, and two nodes with one CPU each."""
+@pytest.fixture(scope="module")
+def started() -> Iterator[tuple[Any, Any]]:
+    """A cluster whose head runs nothing, and a node with one CPU; what starts later is told where the tests are."""
     pytest.importorskip("ray", reason="ray is not installed; the extra 'cluster' brings it")
     here = Path(__file__).parent
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(here / "helpers"), str(here.parent / "src")]))
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    from ray.cluster_utils import Cluster
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(here / "helpers"), str(here.parent / "src")]))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        from ray.cluster_utils import Cluster
 
-    # A node is given up after ten seconds: sooner, and a busy machine would lose nodes that are alive.
-    quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000, "health_check_failure_threshold": 10}
-    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": quick}
-    started = Cluster(initialize_head=True, head_node_args=head)
-    monkeypatch.setenv("RAY_ADDRESS", started.address)
-    yield started
-    started.shutdown()
+        # A node is given up after ten seconds: sooner, and a busy machine would lose nodes that are alive.
+        quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000}
+        quick["health_check_failure_threshold"] = 10
+        head = {"num_cpus": 0, "include_dashboard": False, "_system_config": quick}
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        yield cluster, cluster.add_node(num_cpus=1)
+        cluster.shutdown()
+
+
+@pytest.fixture
+def cluster(started: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("RAY_ADDRESS", started[0].address)
+    return started[0]
 
 
 def study(folder: Path, out: str, **others: Any) -> Any:
@@ -60,9 +67,9 @@ def study(folder: Path, out: str, **others: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_node_is_lost_and_nothing_is_lost_or_doubled(cluster: Any, folder: Path) -> None:
+def test_a_node_is_lost_and_nothing_is_lost_or_doubled(cluster: Any, started: tuple[Any, Any], folder: Path) -> None:
     study(folder, "local")
-    nodes = {node.node_id: node for node in (cluster.add_node(num_cpus=1) for _ in range(2))}
+    nodes = {node.node_id: node for node in (started[1], cluster.add_node(num_cpus=1))}
     lost: list[str] = []
 
     def lose_a_node() -> None:
@@ -192,7 +199,7 @@ def test_a_search_on_a_cluster_is_that_of_one_machine(cluster: Any, tmp_path: Pa
     pytest.importorskip("flint", reason="the extra 'design' brings it")
     from softknee.lab.searching import search
 
-    cluster.add_node(num_cpus=1)
+    assert cluster.worker_nodes  # one is lost above, and one is left
     recipe = read_recipe(SEARCH)
     there = search(recipe, out=tmp_path / "cluster", engine="ray")
     here = search(recipe, out=tmp_path / "here", processes=1)

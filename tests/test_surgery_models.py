@@ -107,9 +107,7 @@ every_model = pytest.mark.parametrize("name", SUBJECTS)
 def stock(name: str) -> nn.Module:
     """The model as timm builds it; every test leaves it as it was."""
     torch.manual_seed(0)
-    # Its truncated normal distribution takes as long as everything else here; the plain one does as well.
-    with patch("timm.layers.weight_init._trunc_normal_", lambda tensor, mean, std, *_: tensor.normal_(mean, std)):
-        model = timm.create_model(name, pretrained=False, **SUBJECTS[name].options).eval()
+    model = timm.create_model(name, pretrained=False, **SUBJECTS[name].options).eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             if key.endswith((".gamma", ".weight")) and parameter.abs().max() < 1e-4:
@@ -131,8 +129,10 @@ def usual(name: str) -> Tensor:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _forget_the_models() -> Iterator[None]:
-    yield
+def _quick_and_forgotten_models() -> Iterator[None]:
+    """timm's truncated normal distribution takes as long as everything else here; the plain one does as well."""
+    with patch("timm.layers.weight_init._trunc_normal_", lambda tensor, mean, std, *_: tensor.normal_(mean, std)):
+        yield
     for cached in (stock, image, usual):
         cached.cache_clear()
 

@@ -292,8 +292,9 @@ def test_the_certificate_in_rows() -> None:
     assert gelu["smoothness"] == "C∞"
 
 
-def test_what_is_proved_of_a_table_is_an_interval_rounded_outward() -> None:
+def test_what_is_proved_of_a_table_is_an_interval_rounded_outward(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("flint", reason="python-flint is not installed; the extra 'design' brings it")
+    monkeypatch.setattr(sheet, "SECONDS", 4.0)  # the largest slope of this table is not found in 20 either
     rows = {name: value for name, value, _ in done("certificate", asked("squaf", z4=-0.5))["rows"]}
     assert rows["monotone"] == "no"
     assert rows["smoothness"] == "C∞"

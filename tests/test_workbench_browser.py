@@ -21,6 +21,8 @@ pytest.importorskip("playwright", reason="playwright is not installed; requireme
 if CHROMIUM is None:
     pytest.skip("Chromium is not installed, and the page is tested in it", allow_module_level=True)
 
+# One file: the server with its workers and the browser are started once, which takes as long as five of these tests.
+pytestmark = pytest.mark.slow
 SLIDER = "article input[type=range]"
 NUMBER = "article input[type=number]"
 
@@ -498,3 +500,264 @@ def test_the_field_in_which_a_density_is_chosen_keeps_the_focus(visit: Callable[
     page.tab.keyboard.press("Tab")
     assert page.tab.evaluate(focused) == "upload-button"
     page.until(lambda: "in=logistic%2C2%2C2" in page.url, "both numbers")
+
+
+# -- by hand: sliders, curves, points of a table and joints, by mouse and by finger ------------------------
+
+
+def place(page: Page, x: float, y: float) -> tuple[float, float]:
+    """Where a point of the first panel is on the screen, by the curve: S-ReLU goes through (-3, 0) and (3, 3)."""
+    box = page.tab.locator(".panel.main svg").bounding_box()
+    numbers = [tuple(map(float, pair.split(" "))) for pair in page.curve().replace("M", "L").split("L")[1:]]
+    (left, zero), (right, three) = numbers[0], numbers[-1]
+    return box["x"] + left + (x + 3) / 6 * (right - left), box["y"] + zero + (three - zero) * y / 3
+
+
+def delta(page: Page) -> float:
+    return float(page.tab.locator(NUMBER).input_value())
+
+
+def test_a_large_number_stretches_the_slider_and_a_small_one_brings_it_back(visit: Callable[..., Page]) -> None:
+    page = visit("srelu~delta=1")
+    slider, number = page.tab.locator(SLIDER), page.tab.locator(NUMBER)
+    before = slider.input_value()
+    for value in ("1000", "1"):
+        number.fill(value)
+        number.press("Tab")
+        page.until(lambda value=value: slider.get_attribute("aria-valuetext") == value, value)
+        page.until(lambda value=value: (slider.input_value() == before) == (value == "1"), f"the place of {value}")
+
+
+def test_no_digit_of_a_number_is_cut_off(visit: Callable[..., Page]) -> None:
+    for width in (1440, 390):
+        page = visit("srelu~delta=0.123456789012345", width=width)
+        fits = "node => node.scrollWidth <= node.clientWidth"
+        assert page.tab.locator(NUMBER).input_value() == "0.123456789012345"
+        assert page.tab.locator(NUMBER).evaluate(fits)
+        assert page.tab.evaluate("() => document.documentElement.scrollWidth") <= width
+
+
+def test_the_curve_can_be_dragged(visit: Callable[..., Page]) -> None:
+    page = visit("srelu~delta=1", x="-3,3")
+    page.tab.locator("#cost button").wait_for()  # what is measured and proved first is done
+    page.tab.locator("#depth svg").wait_for()
+    page.tab.evaluate("() => workbench.latencies.splice(0)")
+    entries = page.tab.evaluate("() => history.length")
+    page.tab.mouse.move(*place(page, 0, 0.1875))
+    assert page.tab.locator(".panel.main svg.graspable").count() == 1
+    start, end = place(page, 0, 0.1875), place(page, 0, 0.45)
+    page.tab.mouse.down()
+    for step in range(1, 21):
+        page.tab.mouse.move(start[0], start[1] + (end[1] - start[1]) * step / 20)
+        page.tab.wait_for_timeout(40)
+    page.tab.mouse.up()
+    page.until(lambda: delta(page) == pytest.approx(16 / 3 * 0.45, rel=0.03), "the parameter")
+    page.until(lambda: page.text("#distance").startswith("sup |f − relu| = 0.4"), "the distance")
+    page.until(lambda: f"delta%3D{delta(page):g}" in page.url, "the value in the address")
+    assert_quick(page)
+    assert page.tab.evaluate("() => history.length") == entries + 1
+    page.tab.go_back()
+    page.until(lambda: delta(page) == 1, "the curve before")
+    # Beside the curve it is the view that moves.
+    before = page.url
+    page.tab.mouse.move(*place(page, -2, 1.5))
+    assert page.tab.locator(".panel.main svg.graspable").count() == 0
+    page.tab.mouse.down()
+    page.tab.mouse.move(*place(page, -1, 1.5), steps=4)
+    page.tab.mouse.up()
+    page.until(lambda: page.url != before and "delta%3D1&" in page.url, "another view")
+
+
+def test_a_joint_can_be_dragged(visit: Callable[..., Page]) -> None:
+    page = visit("srelu~delta=1", x="-3,3")
+    assert page.tab.locator("circle.handle").count() == 2
+    page.tab.mouse.move(*place(page, 1, 1))
+    page.tab.mouse.down()
+    page.tab.mouse.move(*place(page, 2, 1), steps=6)
+    page.tab.mouse.up()
+    page.until(lambda: delta(page) == pytest.approx(2, abs=0.05), "the parameter")
+
+
+def test_a_point_of_a_table_can_be_dragged_and_is_in_the_link(visit: Callable[..., Page]) -> None:
+    page = visit("squaf", x="-2,5")
+    before, point = page.curve(), page.tab.locator("circle.handle.point").nth(6)
+    box, height = point.bounding_box(), float(point.get_attribute("cy"))
+    at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.tab.mouse.move(*at)
+    page.tab.mouse.down()
+    page.tab.mouse.move(at[0], at[1] - 100, steps=5)
+    page.tab.mouse.up()
+    after = page.changed(before)
+    page.until(lambda: "z6%3D" in page.url, "the point in the address")
+    page.until(lambda: float(point.get_attribute("cy")) < height - 60, "the point on its way")
+    page.until(lambda: "z=(" in page.text("#take-code"), "the table in the code")
+    after = page.curve()
+    page.tab.reload()
+    page.until(lambda: page.curve() == after, "the same table after a reload")
+
+
+def test_a_finger_bends_the_curve_and_scrolls_the_page_beside_it(browser, address: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = Page(context, address)
+    page.open("srelu~delta=1", x="-3,3")
+    session = context.new_cdp_session(page.tab)
+
+    def swipe(x: float, y: float, up: float) -> None:
+        touch = {"x": x, "y": y}
+        session.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [touch]})
+        for step in range(1, 11):
+            touch = {"x": x, "y": y - up * step / 10}
+            session.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [touch]})
+            page.tab.wait_for_timeout(30)
+        session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    top = page.tab.evaluate("() => scrollY")
+    swipe(*place(page, 0, 0.1875), 15)
+    page.until(lambda: delta(page) > 1.3, "the parameter")
+    assert page.tab.evaluate("() => scrollY") == top
+    swipe(*place(page, -2.5, 2), 200)
+    page.until(lambda: page.tab.evaluate("() => scrollY") > top, "the rest of the page")
+    assert page.complaints == []
+    context.close()
+
+
+# -- where things are: above the fold, on a phone, and what a long formula does ----------------------------
+
+
+def bottom(page: Page, selector: str) -> float:
+    box = page.tab.locator(selector).first.bounding_box()
+    return box["y"] + box["height"]
+
+
+def test_training_and_code_are_above_the_fold(visit: Callable[..., Page]) -> None:
+    page = visit("srelu~delta=1", "gelu")
+    page.until(lambda: "SReLU(delta=1.0)" in page.text("#take-code") or "GELU" in page.text("#take-code"), "the code")
+    for selector in ("#try-go", "#take-copy", "#take-svg", "#take-code"):
+        assert bottom(page, selector) <= 900, selector
+
+
+def test_on_a_phone_the_curve_stays_with_the_sliders(visit: Callable[..., Page]) -> None:
+    page = visit("a * tanh(b * x) + c * x + d", "gelu", width=390)
+    for slider in page.tab.locator("article input[type=range]").all():
+        slider.scroll_into_view_if_needed()
+        slider.evaluate("node => node.scrollIntoView({ block: 'end' })")
+        panel, own = page.tab.locator(".panel.main").bounding_box(), slider.bounding_box()
+        assert panel["y"] >= -1
+        assert panel["y"] + panel["height"] <= own["y"] + 1
+        assert own["y"] + own["height"] <= 900
+    # Further down there is room for the rest.
+    page.tab.locator("#take-copy").evaluate("node => node.scrollIntoView({ block: 'end' })")
+    assert bottom(page, ".plots") < 100
+
+
+def test_a_long_formula_says_that_it_continues_and_opens_wide(visit: Callable[..., Page]) -> None:
+    page = visit("mollify(hardtanh, triweight, width=delta)~delta=0.4")
+    page.until(lambda: "It continues to the right." in page.text("#formula"), "the end that is not the end")
+    page.tab.get_by_role("button", name="Open wide").click()
+    dialog = page.tab.locator("dialog.wide")
+    assert dialog.locator("math").count() >= 3
+    assert dialog.bounding_box()["width"] > 2 * page.tab.locator("#formula").bounding_box()["width"]
+    page.tab.keyboard.press("Escape")
+    page.until(lambda: dialog.count() == 0, "the page again")
+    # With a wide kernel the pieces come in another order, and the formula says for which it is.
+    assert "<" in page.text("#formula .where")
+    page.tab.locator("article input[type=number]").fill("1.5")
+    page.until(lambda: ">" in page.text("#formula .where"), "the other order")
+
+
+# -- a fact is shown under the name of the function that it belongs to, however slow its proof is ----------
+
+FACTS = {"formula": "formulas", "certificate": "certificate"}
+WAITING = {"formula": "Deriving …", "certificate": "Proving …"}
+
+
+def settled(page: Page) -> dict[str, str]:
+    page.tab.wait_for_timeout(500)  # the certificate is asked for that long after the curve
+    page.until(lambda: not any(page.tab.locator(f"#{fact}[aria-busy=true]").count() for fact in FACTS), "the facts")
+    return {fact: page.text(f"#{fact}") for fact in FACTS}
+
+
+def test_facts_of_another_function_or_of_other_numbers_are_never_shown_as_its_own(visit: Callable[..., Page]) -> None:
+    page = visit("srelu~delta=1", "softplus", pick="0")
+    picks = page.tab.locator("input[name=picked]")
+    page.curve(0)
+    first = settled(page)
+    held: list[Any] = []
+    for job in FACTS.values():
+        page.tab.route(f"**/api/{job}", lambda route: held.append(route))  # a slow prover
+
+    def answer() -> None:
+        page.until(lambda: held, "the question")
+        while held:
+            held.pop(0).continue_()
+
+    picks.nth(1).check()
+    assert {fact: page.text(f"#{fact}") for fact in FACTS} == WAITING
+    assert page.text(".chip") == "softplus"
+    # Back before the answer, and away again: whatever arrives late belongs to the name above it.
+    picks.nth(0).check()
+    assert {fact: page.text(f"#{fact}") for fact in FACTS} == WAITING
+    picks.nth(1).check()
+    answer()
+    page.tab.wait_for_timeout(600)
+    if held:
+        answer()
+    page.tab.unroute_all(behavior="ignoreErrors")
+    second = settled(page)
+    assert all(second[fact] not in (first[fact], WAITING[fact]) for fact in FACTS)
+    picks.nth(0).check()
+    assert settled(page) == first
+    # Other numbers: what is still there says for which it was proved.
+    page.tab.route("**/api/certificate", lambda route: held.append(route))
+    page.tab.locator("article input[type=number]").first.fill("2")
+    page.until(lambda: "For delta = 1. Proving …" in page.text("#certificate"), "the numbers of the old certificate")
+    answer()
+    page.until(lambda: "Proving" not in page.text("#certificate"), "the new certificate")
+    assert "0.375" in page.text("#certificate")
+
+
+def test_a_function_that_is_not_defined_everywhere(visit: Callable[..., Page]) -> None:
+    page = visit("log(x)")
+    page.until(lambda: "defined for\nx > 0" in page.text("#certificate"), "where it is defined")
+    assert "Proved" not in page.text("#certificate")
+
+
+def test_a_proof_that_runs_out_of_time_can_go_on(visit: Callable[..., Page]) -> None:
+    page = visit("gelu")
+    settled(page)
+    answer = {"rows": [["monotone", "no", ""]], "open": ["Something is open."], "out_of_time": True}
+    asked: list[Any] = []
+
+    def prove(route: Any) -> None:
+        asked.append(route.request.post_data_json)
+        if not asked[-1].get("longer"):
+            route.fulfill(json=answer)  # the longer one is never answered
+
+    page.tab.route("**/api/certificate", prove)
+    page.tab.locator("article input[type=number]").fill("2")
+    page.tab.get_by_role("button", name="Search ten times as long").click()
+    page.until(lambda: "Proving, for up to five minutes" in page.text("#certificate"), "what is done")
+    page.until(lambda: asked[-1].get("longer"), "the longer search")
+    page.tab.locator("article input[type=number]").fill("3")  # ends it
+    page.until(lambda: asked[-1]["function"]["values"] == {"beta": 3}, "the next question")
+    page.until(lambda: "The proof ran out of time." in page.text("#certificate"), "its answer")
+
+
+def test_a_cost_is_measured_again_when_asked_and_a_busy_machine_has_none(visit: Callable[..., Page]) -> None:
+    page = visit("srelu~delta=1")
+    button = page.tab.locator("#cost button")
+    button.wait_for()
+    asked: list[Any] = []
+    page.tab.on("request", lambda request: asked.append(request) if request.url.endswith("/api/cost") else None)
+    button.click()
+    page.until(lambda: asked, "another measurement")
+    assert asked[0].post_data_json["again"] == 1
+    rows = [
+        {"name": "gelu", "ours": ours, **{key: {"value": 1, "low": 0.2, "high": 9} for key in ("forward", "step")}}
+        for ours in (False, True)
+    ]
+    page.tab.route("**/api/cost", lambda route: route.fulfill(json={"rows": rows, "elements": 1, "busy": True}))
+    page.until(lambda: page.tab.locator("#cost[aria-busy=true]").count() == 0, "the cost")
+    button.click()
+    page.until(lambda: "This machine is busy" in page.text("#cost"), "the word for it")
+    assert "×" not in page.text("#cost")

@@ -26,6 +26,8 @@ _IMPORTED = [
     "softknee.surgery",
     "softknee.train",
     "softknee.wire",
+    "softknee.lab.searching",
+    "sklearn.model_selection",  # brings the digits
 ]
 _SECONDS = 1800  # for all processes of a test; on an idle machine they need a few
 
@@ -34,11 +36,13 @@ _SECONDS = 1800  # for all processes of a test; on an idle machine they need a f
 def context() -> Any:
     """Of `multiprocessing`: what `context().Process` starts comes from the server.
 
-    The environment of such a process is the server's; what differs is set in the process itself. Where the workbench
-    was tested before, its server is there already and serves here, too, with fewer imports done.
+    The environment of such a process is the server's, with a seed of its own for Python's hashes; what differs is set
+    in the process itself. Where the workbench was tested before, its server is there already and serves here, too,
+    with fewer imports done.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        patch.setenv("PYTHONHASHSEED", "4711")
         multiprocessing.set_forkserver_preload(_IMPORTED)
         forkserver.ensure_running()
     return mp.get_context("forkserver")

@@ -124,7 +124,7 @@ def _around(
     return max(middle - reach, bounds[0]), min(middle + reach, bounds[1])
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def t_quantile(freedom: float, level: float = 0.95) -> float:
     """The t with P(|T| <= t) = level, for Student's T.
 

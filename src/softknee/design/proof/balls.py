@@ -507,8 +507,12 @@ def collected(expr: Expr, symbol: Symbol) -> Expr:
 # -- numbers that are 0 -----------------------------------------------------------------------------------
 
 
+@functools.lru_cache(maxsize=4096)
 def proves_zero(expr: Expr) -> bool:
-    """Whether an exact number is shown to be 0 by algebra; False means only that it was not."""
+    """Whether an exact number is shown to be 0 by algebra; False means only that it was not.
+
+    A search for zeros asks it of one end of a box as often as it halves the box.
+    """
     if expr.is_Rational:
         return bool(expr == 0)
     plain = elementary(expr)
