@@ -259,3 +259,15 @@ def test_the_best_of_the_others_is_not_one_that_diverged(tmp_path):
     assert math.isnan(result.evidence.numbers["kaf"])
     (kaf,) = (part for part in result.evidence.parts if "than kaf" in part.says)
     assert kaf.direction == NOT_SHOWN  # nothing to compare with
+
+
+STUDIES = sorted([*ROOT.glob("papers/*/records/*/study.json"), *ROOT.glob("benchmarks/records/**/study.json")])
+
+
+@pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.parent.name)
+def test_every_study_on_record_is_as_it_was_written(study):
+    files = sorted(study.parent.glob("trials/*.json"))
+    assert files
+    trials = RunStore(study.parent)
+    for file in files:
+        trials.read(file.stem)  # compares the checksum
