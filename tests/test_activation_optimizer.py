@@ -19,7 +19,6 @@ from softknee.lab.studies import reporting
 from softknee.lab.studies.recipe import Training
 from softknee.lab.studies.running import run_trial
 from softknee.lab.studies.running.training import fit_settings
-from softknee.lab.studies.trial import Chosen
 from softknee.train import OneByOne, Replicas
 from softknee.train.optimizers import parts_of
 from softknee.train.streamed import Streamed
@@ -293,8 +292,7 @@ def test_the_cost_is_that_of_both(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(reporting, "make_optimizer", lambda *given: made.append(real(*given)) or made[-1])
     asked = trial("srelu", learn=True, optimizer="sgd", activation_optimizer="adam", activation_learning_rate=0.01)
     asked = replace(asked, kind="cost", cost_baseline="relu")
-    for chosen in (asked.activation, Chosen(name="relu", label="relu")):
-        reporting._racer(asked, chosen, examples(), torch.device("cpu")).step()
+    reporting.measure_cost(asked, examples())
     learned, fixed = made
     assert [type(item) for item in parts_of(learned)] == [torch.optim.SGD, torch.optim.Adam]
     assert type(fixed) is torch.optim.SGD
