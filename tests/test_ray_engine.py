@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[tuple[Any, Any]]:
-    """A cluster whose head runs nothing, and a node with one CPU; what starts later is told where the tests are."""
+    """A cluster whose head runs nothing, and a node with one CPU; what starts later finds the tests' helpers."""
     pytest.importorskip("ray", reason="ray is not installed; the extra 'cluster' brings it")
     here = Path(__file__).parent
     with pytest.MonkeyPatch.context() as patch:

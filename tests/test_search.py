@@ -317,17 +317,17 @@ def test_nothing_on_the_front_is_beaten(whole: Path) -> None:
 
 @contextmanager
 def searching(recipe: Path, out: Path, count: int = 1) -> Iterator[tuple[BaseProcess, Iterator[str]]]:
-    """A search in a process, and what it says on its way."""
-    told, lines = processes.context().Pipe(duplex=False)
+    """A search in a process, and the lines that it reports."""
+    reader, writer = processes.context().Pipe(duplex=False)
 
     def every() -> Iterator[str]:
         with suppress(EOFError):
             while True:
-                yield told.recv()
+                yield reader.recv()
 
-    child = processes.context().Process(target=search_processes.searching, args=(lines, str(recipe), str(out), count))
+    child = processes.context().Process(target=search_processes.run_search, args=(writer, str(recipe), str(out), count))
     child.start()
-    lines.close()
+    writer.close()
     try:
         yield child, every()
     finally:

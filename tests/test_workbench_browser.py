@@ -671,7 +671,7 @@ FACTS = {"formula": "formulas", "certificate": "certificate"}
 WAITING = {"formula": "Deriving …", "certificate": "Proving …"}
 
 
-def settled(page: Page) -> dict[str, str]:
+def facts_when_ready(page: Page) -> dict[str, str]:
     page.tab.wait_for_timeout(500)  # the certificate is asked for that long after the curve
     page.until(lambda: not any(page.tab.locator(f"#{fact}[aria-busy=true]").count() for fact in FACTS), "the facts")
     return {fact: page.text(f"#{fact}") for fact in FACTS}
@@ -681,7 +681,7 @@ def test_facts_of_another_function_or_of_other_numbers_are_never_shown_as_its_ow
     page = visit("srelu~delta=1", "softplus", pick="0")
     picks = page.tab.locator("input[name=picked]")
     page.curve(0)
-    first = settled(page)
+    first = facts_when_ready(page)
     held: list[Any] = []
     for job in FACTS.values():
         page.tab.route(f"**/api/{job}", lambda route: held.append(route))  # a slow prover
@@ -703,10 +703,10 @@ def test_facts_of_another_function_or_of_other_numbers_are_never_shown_as_its_ow
     if held:
         answer()
     page.tab.unroute_all(behavior="ignoreErrors")
-    second = settled(page)
+    second = facts_when_ready(page)
     assert all(second[fact] not in (first[fact], WAITING[fact]) for fact in FACTS)
     picks.nth(0).check()
-    assert settled(page) == first
+    assert facts_when_ready(page) == first
     # Other numbers: what is still there says for which it was proved.
     page.tab.route("**/api/certificate", lambda route: held.append(route))
     page.tab.locator("article input[type=number]").first.fill("2")
@@ -724,22 +724,22 @@ def test_a_function_that_is_not_defined_everywhere(visit: Callable[..., Page]) -
 
 def test_a_proof_that_runs_out_of_time_can_go_on(visit: Callable[..., Page]) -> None:
     page = visit("gelu")
-    settled(page)
+    facts_when_ready(page)
     answer = {"rows": [["monotone", "no", ""]], "open": ["Something is open."], "out_of_time": True}
-    asked: list[Any] = []
+    questions: list[Any] = []
 
     def prove(route: Any) -> None:
-        asked.append(route.request.post_data_json)
-        if not asked[-1].get("longer"):
+        questions.append(route.request.post_data_json)
+        if not questions[-1].get("longer"):
             route.fulfill(json=answer)  # the longer one is never answered
 
     page.tab.route("**/api/certificate", prove)
     page.tab.locator("article input[type=number]").fill("2")
     page.tab.get_by_role("button", name="Search ten times as long").click()
     page.until(lambda: "Proving, for up to five minutes" in page.text("#certificate"), "what is done")
-    page.until(lambda: asked[-1].get("longer"), "the longer search")
+    page.until(lambda: questions[-1].get("longer"), "the longer search")
     page.tab.locator("article input[type=number]").fill("3")  # ends it
-    page.until(lambda: asked[-1]["function"]["values"] == {"beta": 3}, "the next question")
+    page.until(lambda: questions[-1]["function"]["values"] == {"beta": 3}, "the next question")
     page.until(lambda: "The proof ran out of time." in page.text("#certificate"), "its answer")
 
 

@@ -19,13 +19,13 @@ from softknee.errors import ParameterError
 from softknee.lab.chart import (
     INK,
     Chart,
+    line_styles,
     marks,
     number,
     points,
     rule_at,
     side_by_side,
     sized,
-    told_apart,
     write_figure,
 )
 from softknee.lab.figures import DISTINCT
@@ -181,7 +181,7 @@ def _student_curves(rows: list[Any], means: Any, title: str, teachers: list[floa
         (DISTINCT[i % len(DISTINCT)], _STUDENT_DASHES[i // len(DISTINCT) % len(_STUDENT_DASHES)])
         for i in range(len(names))
     ]
-    channels = told_apart(dict(zip(names, looks, strict=True)), columns=1, orient="right")
+    channels = line_styles(dict(zip(names, looks, strict=True)), columns=1, orient="right")
     levels = [{"y": value, "text": TEACHER} for value in teachers]
     layers = [
         marks("line", points, {"x": x, "y": y, **channels}),
@@ -289,7 +289,7 @@ def _accuracies(coded: Sequence[Mapping[str, Any]], plain: Sequence[Any], record
         for end in (left, right)
     ]
     looks = [(colour, [1, 0]) for colour in DISTINCT[: len(_CURVES)]] + [(INK, dash) for dash in _DASHES[: len(levels)]]
-    lines = told_apart(dict(zip(names, looks, strict=True)), columns=2)
+    lines = line_styles(dict(zip(names, looks, strict=True)), columns=2)
     detail = {"field": "name", "type": "nominal"}
     layers = [
         marks(
@@ -336,7 +336,7 @@ def _weights(coded: Sequence[Mapping[str, Any]]) -> Chart:
     x = number("x", title="weight λ of the rate", domain=(-0.05 * most, 1.05 * most))
     y = number("y", domain=(low - room, high + room))
     looks = {title: (colour, [1, 0]) for (_, title), colour in zip(_BITS, DISTINCT, strict=False)}
-    lines = told_apart(looks, columns=3)
+    lines = line_styles(looks, columns=3)
     return sized({"title": "bits per activation", "layer": _joined(dots, x, y, lines)}, 280, 270)
 
 

@@ -1,4 +1,4 @@
-"""A search in a process of its own, for tests that kill it: it tells what it does, line by line."""
+"""A search in a process of its own, for tests that kill it."""
 
 import os
 from multiprocessing.connection import Connection
@@ -6,6 +6,7 @@ from multiprocessing.connection import Connection
 from softknee.lab.searching import search
 
 
-def searching(lines: Connection, recipe: str, out: str, processes: int) -> None:
+def run_search(writer: Connection, recipe: str, out: str, processes: int) -> None:
+    """Each line of its report goes to the writer."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    search(recipe, out=out, resume=True, processes=processes, report=lines.send)
+    search(recipe, out=out, resume=True, processes=processes, report=writer.send)

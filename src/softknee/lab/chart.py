@@ -164,7 +164,7 @@ def lines_legend(**more: Any) -> Chart:
     return {"symbolType": "stroke", "symbolSize": 400, "symbolOpacity": 1, **more}
 
 
-def told_apart(looks: Mapping[str, tuple[str, list[Any]]], **legend: Any) -> Chart:
+def line_styles(looks: Mapping[str, tuple[str, list[Any]]], **legend: Any) -> Chart:
     """The channels of lines by name, each with its colour and its dashes, and their legend."""
     names, (colours, dashes) = list(looks), zip(*looks.values(), strict=True)
     shown = lines_legend(**legend)

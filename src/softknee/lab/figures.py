@@ -34,6 +34,7 @@ from .chart import (
     Chart,
     asset,
     check_ending,
+    line_styles,
     marks,
     number,
     points,
@@ -41,7 +42,6 @@ from .chart import (
     sized,
     svg_of,
     ticks,
-    told_apart,
     write_figure,
 )
 from .typeset import closed_form, formula
@@ -467,7 +467,7 @@ def _legend(lines: Sequence[Line], note: str, wide: float) -> Chart:
     if not words:
         return rule_at(y=0.0)
     looks = [(line.colour, _DOTS if line.dotted else [1, 0]) for line in named] + [("transparent", [1, 0])] * bool(note)
-    channels = told_apart(
+    channels = line_styles(
         {str(place): look for place, look in enumerate(looks)},
         orient="top",
         columns=columns,

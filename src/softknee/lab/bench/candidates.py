@@ -65,6 +65,12 @@ def origin_smelu(x: Tensor, *, alpha: Tensor, beta: Tensor, g_minus: Tensor, g_p
     return torch.where(x <= -alpha, left, torch.where(x >= beta, right, curve))
 
 
+def smooth_relu(x: Tensor, *, beta: Tensor) -> Tensor:
+    # The logarithm sees only x >= 0: below -1/beta it would put NaN into the gradient of a branch not taken.
+    above = F.relu(x)
+    return above - torch.log1p(beta * above) / beta
+
+
 def squaf(x: Tensor, *, q: Tensor, alpha: Tensor, z: Tensor, window: int = 5) -> Tensor:
     """The `window` grid points nearest to x: five of everything, and a gather from z for each."""
     k = (z.numel() - 1) // 2
@@ -102,8 +108,7 @@ PSEUDOCODE: Mapping[str, Callable[..., Tensor]] = {
     "shifted_smelu": lambda x, *, beta, shift: smelu(x - shift, beta=beta),
     "origin_smelu": origin_smelu,
     "sigmoid_rescu": lambda x, *, beta: torch.where(x <= beta, 2 * beta * torch.sigmoid(2 * (x - beta) / beta), x),
-    # The logarithm sees only x >= 0: below -1/beta it would put NaN into the gradient of a branch not taken.
-    "smooth_relu": lambda x, *, beta: F.relu(x) - torch.log1p(beta * F.relu(x)) / beta,
+    "smooth_relu": smooth_relu,
     "crrelu": lambda x, *, eps: F.relu(x) + eps * x * torch.exp(-(x**2) / 2),
     "squaf": squaf,
 }

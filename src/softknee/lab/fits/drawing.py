@@ -29,6 +29,7 @@ from ..chart import (
     check_ending,
     coloured,
     footnote,
+    line_styles,
     lines_legend,
     marks,
     number,
@@ -40,7 +41,6 @@ from ..chart import (
     sized,
     svg_of,
     ticks,
-    told_apart,
     write_figure,
 )
 from ..figures import Polyline, thin
@@ -318,7 +318,7 @@ def theorem_figure(fits: Sequence[Fitted] | None = None) -> Drawn:
     where = {
         "x": number("x", title="points of the grid, 2k + 1", axis=ticks((3, 10, 30, 100, 300)), scale={"type": "log"}),
         "y": number("y", axis=ticks((0.01, 0.03, 0.1, 0.3, 1), format="~g"), scale={"type": "log"}),
-        **told_apart({name: (colour, dash) for name, (colour, dash, *_) in series.items()}, columns=2),
+        **line_styles({name: (colour, dash) for name, (colour, dash, *_) in series.items()}, columns=2),
     }
     right = [
         marks("line", points(xs, ys, name=name), where, point={"size": 26} if dash == [1, 0] else False)
@@ -773,7 +773,7 @@ def _shape_panel(title: str, site: Site, names: Sequence[str]) -> Chart:
     x = number("x", domain=(float(site.x[0]), float(site.x[-1])), axis={"tickCount": 5})
     y = number("y", domain=(floor, high + room), axis={"tickCount": 5})
     fine = len(site.points) > _MANY_POINTS
-    where = {"x": x, "y": y, **told_apart({name: _SHAPE_LOOKS[name] for name in names}, orient="top")}
+    where = {"x": x, "y": y, **line_styles({name: _SHAPE_LOOKS[name] for name in names}, orient="top")}
     tallest = float(site.shares.max()) or 1.0 if len(site.shares) else 1.0
     bars = [
         {"name": "pre-activations", "x": a, "to": b, "y": floor, "top": floor + 3.5 * room * share / tallest}
