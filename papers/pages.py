@@ -72,7 +72,7 @@ FIVE: dict[str, Sequence[Sequence[str]]] = {
     "eafo": (
         ("crrelu_is_best_on_cifar_10_augmented", "crrelu_is_best_on_cifar_10"),
         ("crrelu_is_best_on_cifar_100",),
-        ("the_correction_helps",),
+        ("the_correction_helps_augmented", "the_correction_helps"),
         ("less_entropy_goes_with_accuracy",),
         ("crrelu_learns_preferences_better",),
     ),
@@ -156,7 +156,11 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     needed = ("mollification.smoothing_helps_vit", "mollification.smoothing_helps_convnext")
     needed += ("lambda_gelu.replacing_in_resnet", "smelu.smooth_models_agree_more_with_sgd")
     needed += ("squaf.training_every_squaf_overfits", "squaf.gains_in_decibels", "eafo.eps_turns_negative")
-    needed += ("eafo.the_correction_helps", "lambda_gelu.a_temperature_is_a_learning_rate")
+    needed += (
+        "eafo.the_correction_helps",
+        "eafo.the_correction_helps_augmented",
+        "lambda_gelu.a_temperature_is_a_learning_rate",
+    )
     if any(name not in judged or judged[name].evidence is None for name in needed):
         return
 
@@ -174,8 +178,9 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
         "**S-ReLU with delta = 0.001 adds nothing to ReLU that training shows**: "
         f"{evidence('mollification.smoothing_helps_vit')} in ViT-Tiny, "
         f"{evidence('mollification.smoothing_helps_convnext')} in ConvNeXt-Tiny. Take ReLU, or a delta as wide as your "
-        "pre-activations. Over GELU S-ReLU gains where images are mixed and augmented as timm does, "
-        f"{evidence('mollification.srelu_is_best_in_vit_augmented')} in ViT-Tiny, where ReLU was not run yet."
+        "pre-activations. Where images are mixed and augmented as timm does, what S-ReLU gains over GELU in ViT-Tiny, "
+        f"{evidence('mollification.srelu_is_best_in_vit_augmented')}, is ReLU's: S-ReLU less ReLU is "
+        f"{evidence('mollification.smoothing_helps_vit_augmented')}."
     )
     swapped = numbers("lambda_gelu.replacing_in_resnet")
     yield (
@@ -202,8 +207,9 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     )
     yield (
         f"**Begin CRReLU's eps below 0, or leave it out**: training put it {evidence('eafo.eps_turns_negative')}, as "
-        "[the sign of its derivation](eafo/README.md#where-it-is-wrong) predicts, and over plain ReLU it gains "
-        f"{evidence('eafo.the_correction_helps')}."
+        "[the sign of its derivation](eafo/README.md#where-it-is-wrong) predicts, and CRReLU less plain ReLU is "
+        f"{evidence('eafo.the_correction_helps')}, with more augmentation "
+        f"{evidence('eafo.the_correction_helps_augmented')}."
     )
     yield (
         "**A temperature is a learning rate**: t and c of λ-GELU act through c / t² alone "

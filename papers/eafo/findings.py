@@ -67,16 +67,25 @@ BEST = [
 ]
 
 
-@statement(
-    place="Sections 2 and 3",
-    says="The correction improves ReLU.",
-    needs=[CIFAR_10],
-    labels=["crrelu", "relu"],
-    different=f"{TRAINING}; the paper has no plain ReLU beside CRReLU",
-)
 def the_correction_helps(study: Study) -> Evidence:
     """CRReLU, its eps trained, against plain ReLU by test accuracy."""
     return best_of(study, "crrelu", ["relu"])
+
+
+HELPS = [
+    statement(
+        name=name,
+        place="Sections 2 and 3",
+        says=f"The correction improves ReLU{where}.",
+        needs=[study],
+        labels=["crrelu", "relu"],
+        different=f"{TRAINING}; the paper has no plain ReLU beside CRReLU",
+    )(the_correction_helps)
+    for study, name, where in (
+        (CIFAR_10, "the_correction_helps", ""),
+        (AUGMENTED, "the_correction_helps_augmented", ", with more augmentation"),
+    )
+]
 
 
 @statement(
@@ -152,16 +161,17 @@ def the_correction_lowers_entropy(study: Study) -> Evidence:
 @statement(
     place="Section 2.4, with the claim `the_sign_of_the_correction`",
     says="With its sign corrected, the method wants a negative eps: training turns CRReLU's eps below 0.",
-    needs=[CIFAR_10],
+    needs=[CIFAR_10, AUGMENTED],
     labels=["crrelu"],
     different=f"{TRAINING}; our own prediction from the sign of equation 6, and not the paper's; {ADDED}",
 )
-def eps_turns_negative(study: Study) -> Evidence:
+def eps_turns_negative(*studies: Study) -> Evidence:
     """Of each layer and seed whether the learned eps, which begins at 0.01, ends below 0; shown where all do."""
-    ends = [eps for way in study.outcomes["crrelu"].parameters.values() for eps in way["end"] if eps is not None]
+    learned = [way for study in studies for way in study.outcomes["crrelu"].parameters.values()]
+    ends = [eps for way in learned for eps in way["end"] if eps is not None]
     below = sum(eps < 0 for eps in ends)
     words = (
-        f"below 0 in {below} of {len(ends)} layers and seeds, from {min(ends):.2f} to {max(ends):.2f}" if ends else ""
+        f"below 0 in {below} of {len(ends)} layers and seeds, from {min(ends):.2g} to {max(ends):.2g}" if ends else ""
     )
     direction = NOT_SHOWN if not ends else SHOWN if below == len(ends) else REVERSED if not below else NOT_SHOWN
     return Evidence([Part("eps ends below 0 everywhere", direction)], words, {"below": below, "all": len(ends)})

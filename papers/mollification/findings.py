@@ -125,8 +125,8 @@ NARROW = [
 
 @statement(
     place="No place: our own check",
-    says="S-ReLU with delta = 0.001 is as accurate as ReLU: both within one point of each other in three studies.",
-    needs=[VIT, CONVNEXT, f"{CONVNEXT}-augmented"],
+    says="S-ReLU with delta = 0.001 is as accurate as ReLU: both within one point of each other in four studies.",
+    needs=[VIT, f"{VIT}-augmented", CONVNEXT, f"{CONVNEXT}-augmented"],
     labels=["srelu", "relu"],
     different=f"{TRAINING}; {_NO_RELU}; {ADDED}",
 )

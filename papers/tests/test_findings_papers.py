@@ -589,14 +589,15 @@ def test_what_became_of_eps_is_told(tmp_path, digits):
         results = {"test": {"accuracy": near(0.8, seeds)}}
         results["entropy"] = ({"path": "act", "activation": trial.activation.name, "start": when, "end": when},)
         if trial.activation.label == "crrelu":
-            results["parameters"] = {"act.eps": {"start": 0.01, "curve": [], "end": (-0.3, -0.1, 0.02)}}
+            results["parameters"] = {"act.eps": {"start": 0.01, "curve": [], "end": (-0.3, 0.02, *(seeds - 2) * (-0.1,))}}
         return results
 
     store(tmp_path, "eafo-table-1", outcome, digits)
+    store(tmp_path, "mollification-table-1-augmented", outcome, digits)
     assert verdict(tmp_path, "eafo.the_correction_lowers_entropy").verdict == "doubted"
     result = verdict(tmp_path, "eafo.eps_turns_negative")
     assert result.verdict == NOT_SHOWN
-    assert result.measured == "below 0 in 2 of 3 layers and seeds, from -0.30 to 0.02"
+    assert result.measured == "below 0 in 6 of 8 layers and seeds, from -0.3 to 0.02"
 
 
 @pytest.mark.parametrize(("squaf", "first", "expected"), [(0.78, 0.83, SHOWN), (0.83, 0.78, "reversed")])

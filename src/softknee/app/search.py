@@ -56,7 +56,7 @@ def search(
         typer.echo("Stopped at once; every whole generation is kept. Go on with --resume.", err=True)
         raise typer.Exit(STOPPED) from None
     print_result(result)
-    made = f"softknee study report {result.folder}"
+    made = f"softknee report {result.folder}"
     typer.echo(f"The page is {page}." if page is not None else f"The page is made by: {made}")
 
 
