@@ -191,6 +191,15 @@ def test_the_guide_says_what_the_records_say() -> None:
         wrong = f"{1e2 * row['error'].value:.1f} ± {1e2 * row['error'].spread:.1f}"
         times = "1" if model == "fastkan" else f"{row['step'].value / images['fastkan']['step'].value:.2f}"
         assert f"| {row['parameters']} | {wrong} | {times} |" in text
+    errors, steps = (Record.read(root / f"benchmarks/records/h200-kan-{name}.json").rows for name in ("mnist", "step"))
+    timed = {(row["task"], row["model"]): row for row in steps}
+    for row in errors:
+        times = []
+        for size in (timed["mnist", row["model"]], timed["product", row["model"]]):
+            graph = f"{size['graph_step'].value:.3f}" if "graph_step" in size else "–"
+            times.append(f"{size['step'].value:.2f}, {graph}")
+        wrong = f"{1e2 * row['error'].value:.2f} ± {1e2 * row['error'].spread:.2f}"
+        assert f"| {wrong} | {' | '.join(times)} |" in text
 
 
 def test_the_guide_says_what_the_study_of_digits_says() -> None:
