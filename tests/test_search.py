@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import processes
 import softknee as sk
@@ -29,6 +30,7 @@ optuna = pytest.importorskip("optuna", reason="the extra 'search' brings it")
 pytest.importorskip("flint", reason="the extra 'design' brings it")
 
 import search_processes  # noqa: E402 - it needs what is asked for above
+from softknee.app.commands import app  # noqa: E402
 from softknee.lab.searching import read_search, search, workers, write_page  # noqa: E402 - they need what is asked for above
 from softknee.lab.searching.grammar import Candidate, draw  # noqa: E402
 from softknee.lab.searching.page import luck_of, pareto  # noqa: E402
@@ -277,9 +279,16 @@ def test_luck_is_the_part_of_a_lead_that_fresh_seeds_do_not_confirm(whole: Path)
     assert lead.share == pytest.approx(1 - lead.fresh / lead.search) or lead.search <= 0
 
 
-def test_the_page_and_the_files_of_the_finalists(whole: Path) -> None:
+def test_the_page_and_the_files_of_the_finalists(whole: Path, tmp_path: Path) -> None:
     result = read_search(whole)
-    page = write_page(result, whole, command="softknee search small")
+    (tmp_path / "small.yaml").write_text(RECIPE)
+    asked = ["search", str(tmp_path / "small.yaml"), "--out", str(whole), "--resume", "--processes", "1", "--no-report"]
+    ended = CliRunner().invoke(app, asked)
+    assert not ended.exit_code, ended.output
+    command = ended.output.partition("The page is made by: softknee ")[2]
+    ended = CliRunner().invoke(app, command.split())
+    page = whole / "report" / "README.md"
+    assert f"The page is {page}." in ended.output, ended.output
     text = page.read_text()
     assert "Keep relu" in text or "Use " in text
     for label, each in result.finalists.items():
