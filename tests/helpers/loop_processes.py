@@ -103,8 +103,13 @@ def train(name: str, strategy: str) -> dict[str, Any]:
         "knobs": loop.knobs(),
         "model": {key: value.detach() for key, value in loop.model(-1).state_dict().items()},
         "state": state,
-        "shards": sum(parallel.local(parameter).numel() for parameter in loop._stack.bare[0].parameters()),
+        "shards": sum(held(parameter).numel() for parameter in loop._stack.bare[0].parameters()),
     }
+
+
+def held(parameter: Any) -> Tensor:
+    """What this process has of a parameter."""
+    return parameter.to_local() if hasattr(parameter, "to_local") else parameter
 
 
 def resumed(state: dict[str, Any], strategy: str) -> Tensor:
@@ -168,16 +173,14 @@ def study(folder: str) -> dict[str, Any]:
 def process(rank: int, folder: str) -> None:
     """Everything in one start, because importing torch takes longest; the environment is torchrun's."""
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-    result: dict[str, Any] = {"before": [parallel.world(), parallel.rank(), parallel.is_main()]}
+    result: dict[str, Any] = {"world": parallel.world()}
     try:
         for strategy in ("ddp", "fsdp2"):
             for name in MODELS:
                 result[f"{strategy} {name}"] = train(name, strategy)
         result["resumed"] = resumed(result["ddp blocks"]["state"], "fsdp2")
-        result["agreed"] = parallel.agree({"from": rank, "list": [1.5, None, "ü"]})
-        result["any"] = [parallel.any_process(flag) for flag in (rank == 1, False)]
         result["study"] = study(folder)
         torch.save(result, f"{folder}/{rank}.pt")
     finally:
         if dist.is_initialized():
-            parallel.leave()
+            dist.destroy_process_group()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import torch
@@ -13,6 +13,7 @@ from ..errors import InputError, ParameterError, require_number
 from .arguments import read_seeds
 from .optimizers import Own, read_options, read_own
 from .program import norms
+from .random_keys import order
 from .stacking import Knobs, Stack
 
 _STATE = {"format", "seeds", "shares", "frozen", "epoch", "step", "tensors", "logs", "optimizer"}
@@ -42,6 +43,33 @@ class ManyModels(ABC):
         self._optimizer, self._optimizer_key = None, ()
         shared = self.seeds[:1] * count
         return shared if init else self.seeds, shared if dropout else self.seeds
+
+    # -- the loop over epochs and steps ---------------------------------------------------------------------
+
+    def _turns(
+        self,
+        log: Tensor,
+        *,
+        epochs: int,
+        examples: int,
+        window: int | None,
+        on_step: Callable[[int], object] | None,
+        on_epoch: Callable[[Any], object] | None,
+    ) -> Iterator[tuple[int, Tensor]]:
+        """For every step its turn in the epoch and the order of the examples, [M or 1, n]; the step fills its row of
+        the log, and is counted when the next is asked for."""
+        seeds = self.seeds[:1] if self.shares["order"] else self.seeds
+        for _ in range(epochs):
+            orders = order(seeds=seeds, epoch=self.epoch, length=examples, device=self.device, window=window)
+            for turn in range(len(log)):
+                yield turn, orders
+                self.step += 1
+                if on_step is not None:
+                    on_step(self.step)
+            self.epoch += 1
+            self._logs.append(log.clone())
+            if on_epoch is not None:
+                on_epoch(self)
 
     # -- single models, and the log -------------------------------------------------------------------------
 

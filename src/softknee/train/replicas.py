@@ -31,7 +31,7 @@ from .losses import Loss, read_loss
 from .many import ManyModels, refuse_other_tensors, to_probabilities
 from .optimizers import Own, StackedOptimizer, read_own
 from .program import BatchedGradients, Program, SeparateGradients, outputs, read_precision
-from .random_keys import order, seed_keys
+from .random_keys import seed_keys
 from .schedules import Schedule
 from .stacked_modules import Draws, stack_modules_
 from .stacking import Knobs, Stack
@@ -219,10 +219,10 @@ class Replicas(ManyModels):
         predictions = room_for(self.predict(x[:1]), len(x)) if progressive else None
         own = read_own(activation_optimizer, activation_lr, lr_scale=lr_scale)
         self._choose_optimizer(optimizer, options, lr_scale, own)
-        ordered = self.seeds[:1] if self.shares["order"] else self.seeds
+        orders = 1 if self.shares["order"] else self.count
         on_gpu = self.device.type == "cuda"
         with (
-            Feed(x, orders=len(ordered), batch=min(batch, len(x)), device=self.device)
+            Feed(x, orders=orders, batch=min(batch, len(x)), device=self.device)
             if isinstance(x, Streamed)
             else nullcontext(x)
         ) as source:
@@ -232,7 +232,7 @@ class Replicas(ManyModels):
                 draws=self._draws,
                 x=source,
                 y=y,
-                order=torch.zeros(len(ordered), len(x), dtype=torch.int64, device=self.device),
+                order=torch.zeros(orders, len(x), dtype=torch.int64, device=self.device),
                 rates=self._rates(lr, shares),
                 log=log,
                 batch=batch,
@@ -243,20 +243,13 @@ class Replicas(ManyModels):
                 compiled=on_gpu and (compiled or augment is not None),
                 predictions=predictions,
             )
-            for _ in range(epochs):
-                drawn = order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device, window=shuffle)
-                program.begin_epoch(drawn)
-                for turn in range(per_epoch):
-                    program.run(min(batch, len(x) - turn * batch))
-                    self.step += 1
-                    if on_step is not None:
-                        on_step(self.step)
-                self.epoch += 1
-                self._logs.append(log.clone())
-                if predictions is not None:
-                    self.progressive_predictions = by_example(predictions, program.order)
-                if on_epoch is not None:
-                    on_epoch(self)
+            turns = self._turns(log, epochs=epochs, examples=len(x), window=shuffle, on_step=on_step, on_epoch=on_epoch)
+            for turn, drawn in turns:
+                if turn == 0:
+                    program.begin_epoch(drawn)
+                program.run(min(batch, len(x) - turn * batch))
+                if predictions is not None and turn + 1 == per_epoch:
+                    self.progressive_predictions = by_example(predictions, drawn)
         return self
 
     @torch.no_grad()
