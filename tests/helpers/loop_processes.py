@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -32,7 +33,10 @@ FIT = {
 
 
 class Blocks(nn.Module):
-    """In the manner of a transformer: blocks with a learned activation, one that is unused, and a norm between."""
+    """In the manner of a transformer: blocks with a learned activation, one that is unused, and a norm between.
+
+    Its logits lie in an object that torch does not look into.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,11 +48,11 @@ class Blocks(nn.Module):
         self.unused = nn.Linear(3, 2)
         self.head = nn.Linear(11, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> SimpleNamespace:
         x = self.patches(x).flatten(2).mT
         for block in self.blocks:
             x = x + block(x)
-        return self.head(x.mean(1))
+        return SimpleNamespace(logits=self.head(x.mean(1)))
 
 
 class Normed(nn.Module):

@@ -337,6 +337,8 @@ class _Separate(Stack):
             for name, tensor in self._fabric.broadcast(named_tensors(model)).items():
                 named_tensors(model)[name].copy_(tensor)
             parallel.sync_norms_(model, self.counted)
+            # torch hangs what it does around a backward pass on the outputs that it finds, and looks into few objects.
+            model.register_forward_hook(lambda module, inputs, output: tensor_of(output))
         self.bare.append(model.to(self.device))
         if self._strategy != "ddp":  # which needs an example first
             self.called.append(model if self._fabric is None else self._fabric.setup_module(model))
