@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from ..devices import need_device
 from ..errors import InputError
 from ..surgery.groups import LR_SCALE, param_groups
+from ..surgery.modules import eval_mode, restored
 from . import parallel
 from .arguments import (
     check_clip,
@@ -188,15 +189,11 @@ class OneByOne(ManyModels):
 
     def _predict(self, index: int, x: Tensor, batch: int) -> Tensor:
         model = self._stack.bare[index]
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        try:
-            return torch.cat([tensor_of(model(part.to(self.device))) for part in x.split(batch)])
-        finally:
-            for module, training in modes:
-                module.training = training  # predict may be called between two epochs
-            if self.strategy == "fsdp2":
-                parallel.reshard_(model)
+        with eval_mode(model):  # predict may be called between two epochs
+            outputs = torch.cat([tensor_of(model(part.to(self.device))) for part in x.split(batch)])
+        if self.strategy == "fsdp2":
+            parallel.reshard_(model)
+        return outputs
 
     def __repr__(self) -> str:
         spread = "" if self.strategy == "none" else f", strategy={self.strategy!r}"
@@ -213,8 +210,7 @@ class OneByOne(ManyModels):
             images, targets = self._batch(0, x, y, torch.arange(len(x), device=self.device), step=0)
             return compare(tensor_of(model(images)), targets)
 
-        with self._own_random_numbers():
-            self._stack.average_gradients(loss_of)
+        self._stack.average_gradients(loss_of)
 
     def _own_random_numbers(self) -> Any:
         """What is drawn inside leaves torch's generators as they were."""
@@ -364,12 +360,9 @@ class _Separate(Stack):
         if self.called:
             return
         first = self.bare[0]
-        held = [buffer.clone() for buffer in first.buffers()]
         trained = [parameter for parameter in first.parameters() if parameter.requires_grad]
-        gradients = torch.autograd.grad(loss_of(first), trained, allow_unused=True)
-        with torch.no_grad():
-            for buffer, value in zip(first.buffers(), held, strict=True):
-                buffer.copy_(value)  # it was no step
+        with restored(first):  # it is no step
+            gradients = torch.autograd.grad(loss_of(first), trained, allow_unused=True)
         unused = any(gradient is None for gradient in gradients)
         fabric = parallel.join(self._strategy, self.device, find_unused_parameters=unused)
         self.called = [fabric.setup_module(model) for model in self.bare]
