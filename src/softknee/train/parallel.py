@@ -32,7 +32,11 @@ _LEAST_SHARE = 0.01
 
 def world() -> int:
     """How many processes torchrun started; 1 where it did not start this one."""
-    return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in _ENVIRONMENT) else 1
+    return int(os.environ["WORLD_SIZE"]) if _started_by_torchrun() else 1
+
+
+def _started_by_torchrun() -> bool:
+    return all(name in os.environ for name in _ENVIRONMENT)
 
 
 def join(strategy: str, device: torch.device | str, *, find_unused_parameters: bool = False) -> Any:
@@ -44,7 +48,7 @@ def join(strategy: str, device: torch.device | str, *, find_unused_parameters: b
     if strategy == "none":
         return None
     chosen = read_device(device)
-    if any(name not in os.environ for name in _ENVIRONMENT):
+    if not _started_by_torchrun():
         raise ParameterError(
             f"strategy={strategy!r} trains one model in several processes, and this one was started alone. Start them "
             "with: torchrun --nproc-per-node NUMBER -m softknee study RECIPE (or your script in place of -m ...)"
@@ -90,7 +94,7 @@ def part_of(count: int, fabric: Any) -> slice:
 #     mean = (sum over processes of the sum of x) / n,   variance = (sum over processes of the sum of (x - mean)^2) / n
 #
 # torch's SyncBatchNorm does the same on GPUs alone; this does it with any backend, and a process that only goes along
-# (its part of the batch is empty) counts for nothing.
+# (its part of the batch is empty) counts for nothing. torch's differentiable sum over processes warns of its end.
 
 
 @dataclass
