@@ -152,7 +152,7 @@ class Step:
         norms: compute the norm of the gradient where nothing is clipped, too.
         fill: what the loss does not depend on has the gradient 0, so that it decays; torch leaves it as it is.
 
-    norm: of the last gradient, before clipping, where it is computed.
+    norm: of the last gradient, before clipping; NaN where it is not computed.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Step:
         self.clip, self.dtype, self.norms, self.fill = clip, dtype, norms, fill
         self.mover: Any = optimizer if fabric is None else fabric.setup_optimizers(optimizer)
         self.device = next(model.parameters()).device
-        self.norm: Tensor | None = None
+        self.norm = torch.tensor(math.nan)
 
     def __call__(self, parts: Sequence[Any]) -> Tensor:
         """The mean loss of these batches, before the step."""

@@ -63,15 +63,14 @@ def join(strategy: str, device: torch.device | str, *, find_unused_parameters: b
 def _launched(strategy: str, device: torch.device, find_unused_parameters: bool) -> Any:
     need_package("lightning.fabric", f"strategy={strategy!r} trains with Lightning Fabric", "parallel")
     from lightning.fabric import Fabric
-    from lightning.fabric.plugins.environments import TorchElasticEnvironment
+    from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
     from lightning.fabric.strategies.ddp import DDPStrategy
     from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 
     spread: Any
     if strategy == "ddp":
         # Buffers are alike already: no statistics are those of a part.
-        given = {"find_unused_parameters": find_unused_parameters, "broadcast_buffers": False}
-        spread = DDPStrategy(timeout=_PATIENCE, **given)
+        spread = DDPStrategy(timeout=_PATIENCE, broadcast_buffers=False, find_unused_parameters=find_unused_parameters)
     else:
         spread = ModelParallelStrategy(_shard_, world(), tensor_parallel_size=1, timeout=_PATIENCE)
     # The device of this process, at the place of any: Fabric looks it up by the process's number.
