@@ -211,9 +211,10 @@ class Step:
         self.norm = whole(norm)
 
     def _autocast(self) -> AbstractContextManager[Any]:
+        if self.dtype is None:
+            return nullcontext()
         # Casts of weights are not kept: a kept one would be that of the weights at the recording.
-        kept = {"dtype": self.dtype, "cache_enabled": False}
-        return nullcontext() if self.dtype is None else torch.autocast(self.device.type, **kept)
+        return torch.autocast(self.device.type, dtype=self.dtype, cache_enabled=False)
 
 
 @contextmanager
