@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 
 import softknee as sk
 from replica_models import NEAR, SEEDS, X, Y, mlp
-from softknee.errors import InputError, ParameterError
+from softknee.errors import InputError, MissingToolError, ParameterError
 from softknee.train import OneByOne, Replicas
 
 
@@ -239,6 +240,15 @@ def test_what_cannot_be_built_is_refused(given: dict, says: str, monkeypatch: py
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(ParameterError, match=says):
         OneByOne(mlp, **given)
+
+
+def test_without_fabric_the_extra_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch):
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "1")
+    for name in ("lightning", "lightning.fabric"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingToolError, match=r"pip install 'softknee\[parallel\]'"):
+        OneByOne(mlp, count=1, strategy="ddp")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from softknee.errors import ParameterError
 from softknee.lab.studies.distributed import run_distributed
 from softknee.train import OneByOne, parallel
 
+pytest.importorskip("lightning", reason="lightning is not installed")
+
 NEAR = {"rtol": 2e-4, "atol": 2e-5}
 
 pytestmark = [
@@ -100,12 +102,9 @@ def test_a_state_of_one_way_goes_on_in_another(results: list, alone: dict):
     close(those.resumed(results[1]["fsdp2 blocks"]["state"], "none"), expected)
 
 
-def test_processes_agree(results: list):
-    assert [result["before"] for result in results] == [[2, 0, True], [2, 1, False]]
-    assert [match["agreed"] for match in results] == [{"from": 0, "list": [1.5, None, "ü"]}] * 2
-    assert [item["any"] for item in results] == [[True, False]] * 2
-    assert (parallel.world(), parallel.is_main(), parallel.agree({"a": 1})) == (1, True, {"a": 1})
-    assert parallel.any_process(True)
+def test_how_many_processes_there_are(results: list):
+    assert [result["world"] for result in results] == [2, 2]
+    assert parallel.world() == 1
 
 
 def test_a_study_under_torchrun_is_that_of_one_process(results: list, tmp_path: Path):

@@ -62,6 +62,23 @@ def test_it_is_the_loop_written_by_hand():
     assert [group["lr"] for group in optimizer.param_groups] == [0.05, 0.05, 0.05 * sk.surgery.groups.LR_SCALE]
 
 
+def test_what_the_optimizer_leaves_alone_has_no_part_in_the_norm_that_is_clipped():
+    trained, plain = network(), network()
+    torch.manual_seed(2)
+    sk.train.fit(trained, BATCHES, "cross_entropy", optimizer=torch.optim.SGD(trained[3].parameters(), 0.1), clip=0.2)
+    by_hand = torch.optim.SGD(plain[3].parameters(), 0.1)
+    torch.manual_seed(2)
+    norms = []
+    for x, y in BATCHES:
+        plain.zero_grad()
+        F.cross_entropy(plain(x), y).backward()
+        norms.append(nn.utils.clip_grad_norm_(plain[3].parameters(), 0.2))
+        by_hand.step()
+    assert max(norms) > 0.2
+    for ours, theirs in zip(trained.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def test_steps_are_counted_over_epochs_and_batches_may_be_anything():
     model, seen = network(), []
 

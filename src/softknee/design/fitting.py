@@ -17,6 +17,7 @@ from ..registry import get, service
 from ..spec import Activation, Rowwise, SoftTable
 from ..spec.algebra import sympy
 from ..spec.precision import to_digits
+from ..spec.soft_table import read_window
 from .concrete import concrete
 from .quadrature import legendre_rule
 
@@ -730,7 +731,4 @@ def _check(title: str, counts: dict[str, Any], numbers: dict[str, Any], weights:
         if value is not None:
             require_number(title, name, value)
     require_choice(title, "weights", weights, ("gaussian", "laplacian"))
-    if window is not None and (not isinstance(window, int) or window < 3 or window % 2 == 0):
-        raise ParameterError(
-            f"{title}: window must be an odd number of points (3, 5, ...) or None for all, and {window!r} was given."
-        )
+    read_window(window, title=title)

@@ -21,11 +21,12 @@ from ..kernels import find
 from ..kernels.calls import Calls
 from ..kernels.layout import writable
 from ..kernels.squaf import auto_window, new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
-from ..kernels.squaf.arguments import read_alpha, read_k, read_window, refuse_beside_grid, sample, uniform_points
+from ..kernels.squaf.arguments import read_alpha, read_k, refuse_beside_grid, sample, uniform_points
 from ..kernels.squaf.function import check_tails
 from ..kernels.squaf.quick import TableCall, TableParameters, has_usual_types
 from ..kernels.squaf.symbols import value_at
 from ..spec import Param, SoftTable, VectorParam
+from ..spec.soft_table import read_window
 from .parameters import Granularity, Parameterised, choose_learned, leaf_of_graph, require_tensor
 
 
@@ -130,7 +131,7 @@ class SQUAF(Parameterised):
             # Kept beside the parameters, so that a loaded state is the same function.
             self.register_buffer("window_kept", torch.zeros(1, dtype=torch.int64, device=device))
         else:
-            self._first_window = read_window(window_setting)
+            self._first_window = read_window(window_setting, auto=True)
         self._hold(act.name, params, starts, self.learned, self.granularity, device=device, dtype=dtype)
 
     # -- construction -----------------------------------------------------------------------------------

@@ -176,6 +176,18 @@ class SoftTable:
         return _restore, (self.name, self.weights, self.order)
 
 
+def read_window(window: Any, *, title: str = "squaf", auto: bool = False) -> int | None:
+    """How many points a mean is taken over, None for all, or a sentence that says what it may be ("auto", too)."""
+    whole = isinstance(window, int) and not isinstance(window, bool)
+    if window is not None and not (whole and window >= 3 and window % 2 == 1):
+        choices = "(3, 5, 7, ...), 'auto'," if auto else "(3, 5, 7, ...)"
+        raise ParameterError(
+            f"{title}: window must be an odd number of points {choices} or None for all of them, and {window!r} was "
+            "given."
+        )
+    return window
+
+
 def _restore(name: str, weights: str, order: int) -> SoftTable:
     table: SoftTable = get(name)
     return table.with_weights(weights).derivative(order)

@@ -119,6 +119,18 @@ def restored(model: nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Eval mode; at the end every module is in the mode that it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+@contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Eval mode, no gradients, nothing compiled; the model is as before at the end."""
     with restored(model), torch.no_grad(), not_compiled():

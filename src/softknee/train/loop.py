@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import islice, repeat
 from typing import Any, cast
@@ -17,6 +17,7 @@ from ..errors import InputError, ParameterError, require_count
 from ..nn.parameters import require_model
 from .arguments import check_clip, read_single, scalar_loss, tensor_of
 from .capture import RecordedStep
+from .parallel import whole
 from .program import read_precision
 from .schedules import Schedule, read_table
 
@@ -100,7 +101,6 @@ def fit(
         if isinstance(batches, DataLoader):
             batches = fabric.setup_dataloaders(batches)
     optimizer = optimizer if isinstance(optimizer, Optimizer) else optimizer(model)
-    mover: Any = optimizer if fabric is None else fabric.setup_optimizers(optimizer)
     total = steps
     if steps is None:
         with suppress(TypeError):  # batches without a length
@@ -110,37 +110,12 @@ def fit(
     shares = repeat(1.0) if total is None else iter(read_table(schedule, first=0, count=total, total=max(1, total)))
     device = next(model.parameters()).device
     capture = capture and device.type == "cuda"
-    dtype = read_precision(precision)
     if isinstance(loss, str):
         compare = read_single(loss)
         batch_loss: BatchLoss = lambda model, batch: compare(tensor_of(model(batch[0])), batch[1])  # noqa: E731
     else:
         batch_loss = loss
-
-    def autocast() -> AbstractContextManager[Any]:
-        # Casts of weights are not kept: a kept one would be that of the weights at the recording.
-        return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype, cache_enabled=False)
-
-    def step(parts: list[Any]) -> Tensor:
-        optimizer.zero_grad(set_to_none=True)
-        losses = []
-        for batch in parts:
-            # Processes exchange their gradients once a step, with those of the last batch.
-            last = len(losses) + 1 == len(parts)
-            with nullcontext() if fabric is None or last else fabric.no_backward_sync(called):
-                with autocast():
-                    value = scalar_loss(batch_loss(called, batch))
-                if len(parts) > 1:
-                    value = value * (1 / len(parts))
-                value.backward() if fabric is None else fabric.backward(value)
-            losses.append(value.detach())
-        if clip is not None and fabric is not None:
-            fabric.clip_gradients(called, mover, max_norm=clip, error_if_nonfinite=False)
-        elif clip is not None:
-            nn.utils.clip_grad_norm_(model.parameters(), clip)
-        mover.step()
-        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
-
+    step = Step(called, batch_loss, optimizer, fabric=fabric, clip=clip, dtype=read_precision(precision))
     run = RecordedStep(step, model, optimizer, device=device) if capture else step
     log: list[Tensor] = []
     epoch = 0
@@ -164,6 +139,82 @@ def fit(
     losses = (losses if fabric is None else fabric.all_reduce(losses, reduce_op="mean")).cpu()
     model.zero_grad(set_to_none=True)  # those of a recording lie in its memory
     return losses
+
+
+class Step:
+    """A step of one model: the gradient of its loss, the mean over some batches, clipped; and the optimiser's move.
+
+    Args:
+        model: what the loss is a function of: a module, or what Fabric made of it.
+        loss: of model and batch, one number.
+        fabric, clip: as for `fit`.
+        dtype: of autocast; None computes in that of the model.
+        norms: compute the norm of the gradient where nothing is clipped, too.
+        fill: what the loss does not depend on has the gradient 0, so that it decays; torch leaves it as it is.
+
+    norm: of the last gradient, before clipping; NaN where it is not computed.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        loss: BatchLoss,
+        optimizer: Optimizer,
+        *,
+        fabric: Any = None,
+        clip: float | None = None,
+        dtype: torch.dtype | None = None,
+        norms: bool = False,
+        fill: bool = False,
+    ) -> None:
+        self.model, self.loss, self.optimizer, self.fabric = model, loss, optimizer, fabric
+        self.clip, self.dtype, self.norms, self.fill = clip, dtype, norms, fill
+        self.mover: Any = optimizer if fabric is None else fabric.setup_optimizers(optimizer)
+        self.device = next(model.parameters()).device
+        self.norm = torch.tensor(math.nan)
+
+    def __call__(self, parts: Sequence[Any]) -> Tensor:
+        """The mean loss of these batches, before the step."""
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = []
+        for batch in parts:
+            # Processes exchange their gradients once a step, with those of the last batch.
+            last = len(losses) + 1 == len(parts)
+            with nullcontext() if self.fabric is None or last else self.fabric.no_backward_sync(self.model):
+                with self._autocast():
+                    value = scalar_loss(self.loss(self.model, batch))
+                if len(parts) > 1:
+                    value = value * (1 / len(parts))
+                value.backward() if self.fabric is None else self.fabric.backward(value)
+            losses.append(value.detach())
+        if self.fill:
+            for parameter in self._trained():
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+        self._clip()
+        self.mover.step()
+        return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+
+    def _trained(self) -> list[Tensor]:
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+    def _clip(self) -> None:
+        if self.clip is not None and self.fabric is not None:
+            norm = self.fabric.clip_gradients(self.model, self.mover, max_norm=self.clip, error_if_nonfinite=False)
+        elif self.clip is not None:
+            norm = nn.utils.clip_grad_norm_(self._trained(), self.clip)
+        elif self.norms:
+            gradients = [parameter.grad for parameter in self._trained() if parameter.grad is not None]
+            norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in gradients]))
+        else:
+            return
+        self.norm = whole(norm)
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self.dtype is None:
+            return nullcontext()
+        # Casts of weights are not kept: a kept one would be that of the weights at the recording.
+        return torch.autocast(self.device.type, dtype=self.dtype, cache_enabled=False)
 
 
 @contextmanager

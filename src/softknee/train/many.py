@@ -1,9 +1,10 @@
-"""What `Replicas` and `OneByOne` share: seeds, knobs, weights, the log of the steps, and a state to resume from."""
+"""What `Replicas`, `OneByOne` and `Ensemble` share: seeds, the loop over epochs and steps, and its log; and the first
+two knobs, weights, and a state to resume from."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import torch
@@ -13,23 +14,18 @@ from ..errors import InputError, ParameterError, require_number
 from .arguments import read_seeds
 from .optimizers import Own, read_options, read_own
 from .program import norms
+from .random_keys import order
 from .stacking import Knobs, Stack
 
 _STATE = {"format", "seeds", "shares", "frozen", "epoch", "step", "tensors", "logs", "optimizer"}
 
 
-class ManyModels(ABC):
-    """`count` models, numbered from 0, and for each epoch a log [steps, 1 or 2, M]: losses, gradient norms.
+class Models:
+    """`count` models in a stack, numbered from 0, with how far they are trained, and for each epoch a log [steps, rows,
+    M]: the losses, and what else there is for a step."""
 
-    format: of the states of this class; title: what a sentence about them calls it.
-    """
-
-    format: ClassVar[str]
-    title: ClassVar[str]
     device: torch.device
     _stack: Stack
-    _optimizer: Any  # what `_make_optimizer` made
-    _optimizer_key: tuple[Any, ...]  # name, options, lr_scale and `Own`; empty before there is one
 
     def _set_up(
         self, *, count: int, seeds: Iterable[int] | None, init: bool, order: bool, dropout: bool, repeated: bool = False
@@ -39,9 +35,35 @@ class ManyModels(ABC):
         self.count, self.shares = count, {"init": init, "order": order, "dropout": dropout}
         self.epoch = self.step = 0
         self._logs: list[Tensor] = []
-        self._optimizer, self._optimizer_key = None, ()
         shared = self.seeds[:1] * count
         return shared if init else self.seeds, shared if dropout else self.seeds
+
+    # -- the loop over epochs and steps ---------------------------------------------------------------------
+
+    def _turns(
+        self,
+        log: Tensor,
+        *,
+        epochs: int,
+        examples: int,
+        window: int | None = None,
+        on_step: Callable[[int], object] | None = None,
+        on_epoch: Callable[[Any], object] | None = None,
+    ) -> Iterator[tuple[int, Tensor]]:
+        """For every step its turn in the epoch and the order of the examples, [M or 1, n]; the step fills its row of
+        the log, and is counted when the next is asked for."""
+        seeds = self.seeds[:1] if self.shares["order"] else self.seeds
+        for _ in range(epochs):
+            orders = order(seeds=seeds, epoch=self.epoch, length=examples, device=self.device, window=window)
+            for turn in range(len(log)):
+                yield turn, orders
+                self.step += 1
+                if on_step is not None:
+                    on_step(self.step)
+            self.epoch += 1
+            self._logs.append(log.clone())
+            if on_epoch is not None:
+                on_epoch(self)
 
     # -- single models, and the log -------------------------------------------------------------------------
 
@@ -60,14 +82,26 @@ class ManyModels(ABC):
         """The loss of every step of the epochs so far, [steps, M], on the CPU."""
         return self._logged(0)
 
+    def _logged(self, row: int) -> Tensor:
+        kept = [log[:, row] if row < log.shape[1] else torch.full_like(log[:, 0], float("nan")) for log in self._logs]
+        return torch.cat(kept).cpu() if kept else torch.zeros(0, self.count)
+
+
+class ManyModels(Models, ABC):
+    """Models with an optimiser for each; the second row of their log, where there is one, are the gradient norms.
+
+    format: of the states of this class; title: what a sentence about them calls it.
+    """
+
+    format: ClassVar[str]
+    title: ClassVar[str]
+    _optimizer: Any = None  # what `_make_optimizer` made
+    _optimizer_key: tuple[Any, ...] = ()  # name, options, lr_scale and `Own`; empty before there is one
+
     @property
     def gradient_norms(self) -> Tensor:
         """The gradient norm of every step so far, [steps, M]; NaN where `fit` did not record it."""
         return self._logged(1)
-
-    def _logged(self, row: int) -> Tensor:
-        kept = [log[:, row] if row < log.shape[1] else torch.full_like(log[:, 0], float("nan")) for log in self._logs]
-        return torch.cat(kept).cpu() if kept else torch.zeros(0, self.count)
 
     # -- knobs and weights ----------------------------------------------------------------------------------
 

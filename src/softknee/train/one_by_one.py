@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..devices import need_device
 from ..errors import InputError
 from ..surgery.groups import LR_SCALE, param_groups
+from ..surgery.modules import eval_mode, restored
 from . import parallel
 from .arguments import (
     check_clip,
@@ -27,10 +30,11 @@ from .arguments import (
     try_example,
 )
 from .augment import Augment
+from .loop import Step
 from .losses import Loss
 from .many import ManyModels, to_probabilities
 from .optimizers import Own, make_optimizer, parts_of, read_own
-from .random_keys import fold, order, seed_keys, site_number
+from .random_keys import fold, seed_keys, site_number
 from .schedules import Schedule
 from .stacked_modules import Draws
 from .stacking import Knobs, Stack, named_tensors, refuse_unbuilt
@@ -87,8 +91,11 @@ class OneByOne(ManyModels):
         starts, drawn = self._set_up(
             count=count, seeds=seeds, init=share_init, order=share_order, dropout=share_dropout
         )
-        self.strategy, self.device = strategy, parallel.join(strategy, device)
-        self._stack = _Separate(make_model, seeds=starts, knobs=knobs or {}, device=self.device, strategy=strategy)
+        self.strategy, self._fabric = strategy, parallel.join(strategy, device)
+        self.device = need_device(device) if self._fabric is None else self._fabric.device
+        self._stack = _Separate(
+            make_model, seeds=starts, knobs=knobs or {}, device=self.device, strategy=strategy, fabric=self._fabric
+        )
         self._dropout_keys = fold(seed_keys(drawn), site_number("dropout"))
         self._keys = seed_keys(drawn, device=self.device)
         self._augment: Augment | None = None
@@ -139,28 +146,24 @@ class OneByOne(ManyModels):
         log = torch.zeros(per_epoch, 2 if gradient_norms else 1, self.count, device=self.device)
         self._augment = augment
         self._begin(x[:batch], y[:batch], compare)
-        ordered = self.seeds[:1] if self.shares["order"] else self.seeds
-        for _ in range(epochs):
-            orders = order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device, window=shuffle)
-            for turn in range(per_epoch):
-                rows = orders[:, turn * batch : (turn + 1) * batch].expand(self.count, -1)
-                share = next(shares)
-                with self._own_random_numbers():
-                    for index, (row, rate) in enumerate(zip(rows, rates, strict=True)):
-                        self._seed_dropout(index)
-                        log[turn, 0, index] = self._differentiate(index, x, y, row, compare)
-                        if clip is not None or gradient_norms:
-                            log[turn, 1:, index] = self._clip(index, clip)
-                        self._move(index, rate * share)
-                self.step += 1
-                if on_step is not None:
-                    on_step(self.step)
-            self.epoch += 1
-            self._logs.append(log.clone())
-            if self.strategy != "none":
-                self._logs[-1][:, 0] = parallel.total(log[:, 0])
-            if on_epoch is not None:
-                on_epoch(self)
+        settings: dict[str, Any] = {"fabric": self._fabric, "clip": clip, "norms": gradient_norms, "fill": True}
+        steps = [
+            Step(model, partial(self._loss, index=index, x=x, y=y, compare=compare), optimizer, **settings)
+            for index, (model, optimizer) in enumerate(zip(self._stack.called, self._optimizer, strict=True))
+        ]
+        for turn, orders in self._turns(
+            log, epochs=epochs, examples=len(x), window=shuffle, on_step=on_step, on_epoch=on_epoch
+        ):
+            rows = orders[:, turn * batch : (turn + 1) * batch].expand(self.count, -1)
+            share = next(shares)
+            with self._own_random_numbers():
+                for index, (step, row, rate) in enumerate(zip(steps, rows, rates, strict=True)):
+                    self._set_rate(index, rate * share)
+                    log[turn, 0, index] = step([row])
+                    if gradient_norms:
+                        log[turn, 1, index] = step.norm
+            if self._fabric is not None and turn + 1 == per_epoch:
+                log[:, 0] = self._fabric.all_reduce(log[:, 0].clone(), reduce_op="mean")
         return self
 
     # -- results ------------------------------------------------------------------------------------------
@@ -171,26 +174,26 @@ class OneByOne(ManyModels):
         (one output: the sigmoid)."""
         if not isinstance(x, Tensor) or x.dim() == 0 or len(x) == 0 or batch < 1:
             raise InputError("predict needs a tensor of at least one example, and a batch of at least 1.")
-        own, each = x, math.ceil(len(x) / parallel.world())
-        if self.strategy != "none":
+        own, fabric = x, self._fabric
+        if fabric is not None:
             # Every process takes equally many, because all must gather parameters: the last example fills up.
-            places = torch.arange(each * parallel.rank(), each * (parallel.rank() + 1)).clamp_(max=len(x) - 1)
+            each = math.ceil(len(x) / fabric.world_size)
+            places = torch.arange(each * fabric.global_rank, each * (fabric.global_rank + 1)).clamp_(max=len(x) - 1)
             own = x[places.to(x.device)]
         outputs = torch.stack([self._predict(index, own, batch) for index in range(self.count)])
-        if self.strategy != "none":
-            outputs = parallel.gather_rows(outputs.transpose(0, 1), count=len(x)).transpose(0, 1).contiguous()
+        if fabric is not None:
+            parts = [torch.empty_like(outputs) for _ in range(fabric.world_size)]
+            dist.all_gather(parts, outputs)  # Fabric's calls a function of torch that warns of its end
+            outputs = torch.cat(parts, dim=1)[:, : len(x)].contiguous()
         return to_probabilities(outputs) if probabilities else outputs
 
     def _predict(self, index: int, x: Tensor, batch: int) -> Tensor:
         model = self._stack.bare[index]
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        try:
-            return torch.cat([tensor_of(model(part.to(self.device))) for part in x.split(batch)])
-        finally:
-            for module, training in modes:
-                module.training = training  # predict may be called between two epochs
-            parallel.settle_(model)
+        with eval_mode(model):  # predict may be called between two epochs
+            outputs = torch.cat([tensor_of(model(part.to(self.device))) for part in x.split(batch)])
+        if self.strategy == "fsdp2":
+            parallel.reshard_(model)
+        return outputs
 
     def __repr__(self) -> str:
         spread = "" if self.strategy == "none" else f", strategy={self.strategy!r}"
@@ -207,8 +210,7 @@ class OneByOne(ManyModels):
             images, targets = self._batch(0, x, y, torch.arange(len(x), device=self.device), step=0)
             return compare(tensor_of(model(images)), targets)
 
-        with self._own_random_numbers():
-            self._stack.average_gradients(loss_of)
+        self._stack.average_gradients(loss_of)
 
     def _own_random_numbers(self) -> Any:
         """What is drawn inside leaves torch's generators as they were."""
@@ -217,8 +219,8 @@ class OneByOne(ManyModels):
     def _seed_dropout(self, index: int) -> None:
         """From now on torch draws what belongs to this model and step, and with several processes to this one."""
         key = fold(self._dropout_keys[index : index + 1], self.step)
-        if self.strategy != "none":
-            key = fold(key, parallel.rank())
+        if self._fabric is not None:
+            key = fold(key, self._fabric.global_rank)
         torch.default_generator.manual_seed(int(key))
         if self.device.type == "cuda":
             with torch.cuda.device(self.device):  # the seed is that of the current device
@@ -226,26 +228,18 @@ class OneByOne(ManyModels):
         elif self.device.type != "cpu":
             getattr(torch, self.device.type).manual_seed(int(key))
 
-    def _differentiate(self, index: int, x: Tensor, y: Tensor, row: Tensor, compare: Loss) -> Tensor:
-        """Leave the gradient of the loss over the batch `row` in the model; this process's part of that loss."""
-        model = self._stack.called[index]
-        model.zero_grad(set_to_none=True)
-        if self.strategy == "none":
+    def _loss(self, model: nn.Module, row: Tensor, *, index: int, x: Tensor, y: Tensor, compare: Loss) -> Tensor:
+        """The loss of a model over the batch `row`; of this process's part of it, so that the mean over all is that."""
+        self._seed_dropout(index)
+        if self._fabric is None:
             images, targets = self._batch(index, x, y, row, step=self.step)
-            loss = scalar_loss(compare(tensor_of(model(images)), targets))
-            loss.backward()
-        else:
-            part = parallel.part_of(len(row))
-            count = len(row[part])
-            # With nothing to do a process goes along with one example that counts for nothing.
-            images, targets = self._batch(index, x, y, row, step=self.step, part=part if count else slice(1))
-            with self._stack.counting(count):
-                loss = scalar_loss(compare(tensor_of(model(images)), targets)) * (count / len(row))
-                (loss * parallel.world()).backward()  # both ways of spreading take the mean over the processes
-        for parameter in self._trained(index):
-            if parameter.grad is None:  # what the loss does not depend on has the gradient 0, as in Replicas
-                parameter.grad = torch.zeros_like(parameter)
-        return loss.detach()
+            return compare(tensor_of(model(images)), targets)
+        part = parallel.part_of(len(row), self._fabric)
+        self._stack.counted.examples = count = len(row[part])
+        # With nothing to do a process goes along with one example that counts for nothing.
+        images, targets = self._batch(index, x, y, row, step=self.step, part=part if count else slice(1))
+        loss = scalar_loss(compare(tensor_of(model(images)), targets))
+        return loss * (self._fabric.world_size * count / len(row))
 
     def _batch(
         self, index: int, x: Tensor, y: Tensor, row: Tensor, *, step: int, part: slice = slice(None)
@@ -258,30 +252,13 @@ class OneByOne(ManyModels):
         images, targets = self._augment(x[row].unsqueeze(0), y[row].unsqueeze(0), draws=draws)
         return images[0, part], targets[0, part]
 
-    @torch.no_grad()
-    def _clip(self, index: int, clip: float | None) -> Tensor:
-        """The norm of the gradient over all processes; the gradient is shortened to `clip` where it is longer."""
-        gradients = [parallel.local(p.grad) for p in self._trained(index) if p.grad is not None]
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]))
-        if self.strategy == "fsdp2":
-            norm = parallel.total(norm.square()).sqrt()
-        if clip is not None:
-            share = (clip / (norm + 1e-6)).clamp(max=1.0)
-            for gradient in gradients:
-                gradient.mul_(share)
-        return norm
-
-    def _trained(self, index: int) -> list[nn.Parameter]:
-        return [parameter for group in self._optimizer[index].param_groups for parameter in group["params"]]
-
-    def _move(self, index: int, rate: float) -> None:
+    def _set_rate(self, index: int, rate: float) -> None:
         _, _, lr_scale, own = self._optimizer_key
         for group in self._optimizer[index].param_groups:
             if group["name"] != "activations":
                 group["lr"] = rate
             elif own is None:
                 group["lr"] = rate * lr_scale
-        self._optimizer[index].step()
 
     def _make_optimizer(self, name: str, options: Any, lr_scale: float, own: Own | None) -> list[Optimizer]:
         read, optimizers = dict(options), []
@@ -325,10 +302,8 @@ class OneByOne(ManyModels):
                 path, _, name = key.rpartition(":")
                 parameter = parameters[path]
                 value = each[index].clone()
-                if name != "step":  # a count of steps stays on the CPU
-                    sharded = hasattr(parameter, "full_tensor")
-                    value = parallel.like_sharded(parameter, value) if sharded else value.to(parameter.device)
-                parts[parameter].state[parameter][name] = value
+                # A count of steps stays on the CPU.
+                parts[parameter].state[parameter][name] = value if name == "step" else parallel.like(parameter, value)
 
 
 class _Separate(Stack):
@@ -342,22 +317,27 @@ class _Separate(Stack):
         knobs: Knobs,
         device: torch.device,
         strategy: str,
+        fabric: Any,
     ) -> None:
-        self._strategy, self._counted = strategy, parallel.Counted()
+        self._strategy, self._fabric, self.counted = strategy, fabric, parallel.Counted()
         self.bare: list[nn.Module] = []
+        self.called: list[nn.Module] = []
         super().__init__(make_model, seeds=seeds, knobs=knobs, device=device)
-        self.called = list(self.bare)
-        self._averages = strategy != "ddp"  # FSDP2 does so by itself
 
     def _refuse(self, model: nn.Module) -> None:
         refuse_unbuilt(model)
 
     def _put(self, index: int, model: nn.Module) -> None:
-        model = model.to(self.device)
-        if self._strategy != "none":
-            parallel.sync_norms_(model, self._counted)
-        parallel.spread(model, self._strategy)
-        self.bare.append(model)
+        if self._fabric is not None:
+            # Every process has the tensors of the main one, whatever else its model was drawn from.
+            for name, tensor in self._fabric.broadcast(named_tensors(model)).items():
+                named_tensors(model)[name].copy_(tensor)
+            parallel.sync_norms_(model, self.counted)
+            # torch hangs what it does around a backward pass on the outputs that it finds, and looks into few objects.
+            model.register_forward_hook(lambda module, inputs, output: tensor_of(output))
+        self.bare.append(model.to(self.device))
+        if self._strategy != "ddp":  # which needs an example first
+            self.called.append(model if self._fabric is None else self._fabric.setup_module(model))
 
     def stacked(self, names: Iterable[str] | None = None) -> dict[str, Tensor]:
         each = [named_tensors(model) for model in self.bare]
@@ -370,31 +350,19 @@ class _Separate(Stack):
         for index, model in enumerate(self.bare):
             own = named_tensors(model)
             for name, each in stacked.items():
-                parallel.copy_whole_(own[name], each[index])
+                own[name].copy_(parallel.like(own[name], each[index]))
 
     def _tensor(self, name: str, index: int) -> Tensor:
         return parallel.whole(named_tensors(self.bare[index])[name])
 
     def average_gradients(self, loss_of: Callable[[nn.Module], Tensor]) -> None:
         """Put the models into DDP, once; `loss_of` shows which parameters have a part in the loss."""
-        if self._averages:
+        if self.called:
             return
         first = self.bare[0]
-        held = [buffer.clone() for buffer in first.buffers()]
         trained = [parameter for parameter in first.parameters() if parameter.requires_grad]
-        gradients = torch.autograd.grad(loss_of(first), trained, allow_unused=True)
-        with torch.no_grad():
-            for buffer, value in zip(first.buffers(), held, strict=True):
-                buffer.copy_(value)  # it was no step
+        with restored(first):  # it is no step
+            gradients = torch.autograd.grad(loss_of(first), trained, allow_unused=True)
         unused = any(gradient is None for gradient in gradients)
-        self.called = [parallel.averaging(model, leaves_out_some=unused) for model in self.bare]
-        self._averages = True
-
-    @contextmanager
-    def counting(self, examples: int) -> Iterator[None]:
-        """While the models run on a part of a batch: how many examples of it count."""
-        self._counted.examples = examples
-        try:
-            yield
-        finally:
-            self._counted.examples = None
+        fabric = parallel.join(self._strategy, self.device, find_unused_parameters=unused)
+        self.called = [fabric.setup_module(model) for model in self.bare]

@@ -210,9 +210,7 @@ class StackedOptimizer:
         on, name, options, rate = self.age.device, self.name, self.options, None
         if isinstance(share, Own):
             name, options = share.name, read_options(share.name, {})
-            # torch's fused kernels read the rate as float32 on a GPU.
-            wide = torch.float64 if on.type == "cpu" else torch.float32
-            rate, share = torch.tensor(share.rate, dtype=wide, device=on), 1.0
+            rate, share = torch.tensor(share.rate, dtype=rate_dtype(on), device=on), 1.0
         kind = KINDS[name]
         takes_fused = fused is not False and kind.fused is not None and on.type in ("cpu", "cuda")
         return _Mover(kind, options if decays else {**options, "weight_decay": 0.0}, takes_fused, share, rate)
@@ -242,6 +240,11 @@ class StackedOptimizer:
                 shaped = rate.to(p.dtype).reshape(-1, *[1] * (p.dim() - 1))
                 kept = {key: each[index] for key, each in state.items()}
                 mover.kind.rule(p, g, kept, shaped, self.age, mover.options)
+
+
+def rate_dtype(device: torch.device) -> torch.dtype:
+    """Of a rate. On a GPU torch's fused kernels read float32; some GPUs have no float64 at all."""
+    return torch.float64 if device.type == "cpu" else torch.float32
 
 
 def read_own(name: str | None, rate: float | None, *, lr_scale: float = LR_SCALE) -> Own | None:

@@ -1,13 +1,13 @@
-"""Training across processes: who this process is, how a model is spread over them, how its tensors come together.
+"""One model in the processes that torchrun started, on Lightning Fabric; here is what Fabric leaves to its caller.
 
 `torchrun --nproc-per-node 2 -m softknee study ...` starts equal processes that do the same work on parts of each batch.
-Only the main one should write anything; what one of them alone knows, such as what is on a disk, `agree` tells the
-others.
+Fabric makes them meet, spreads a model over them and carries their messages. Ours are the parts of a model that FSDP2
+shards, batch norm over a batch that lies in several processes, and a state that is whole in each of them.
 """
 
 from __future__ import annotations
 
-import atexit
+import functools
 import os
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..devices import need_device, read_device
-from ..errors import InputError, ParameterError, require_choice
+from ..errors import InputError, ParameterError, need_package, require_choice
 
 STRATEGIES = ("none", "ddp", "fsdp2")
-_ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_ENVIRONMENT = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 # The others wait while the main process measures or writes; torchrun ends them all when one of them dies.
 _PATIENCE = timedelta(hours=12)
 # A part of a model is sharded by itself where it holds more than this share of all parameters: fewer and larger
@@ -30,127 +30,60 @@ _PATIENCE = timedelta(hours=12)
 _LEAST_SHARE = 0.01
 
 
-def _joined() -> bool:
-    return dist.is_available() and dist.is_initialized()
+def world() -> int:
+    """How many processes torchrun started; 1 where it did not start this one."""
+    return int(os.environ["WORLD_SIZE"]) if _started_by_torchrun() else 1
 
 
 def _started_by_torchrun() -> bool:
     return all(name in os.environ for name in _ENVIRONMENT)
 
 
-def world() -> int:
-    """How many processes train together; 1 where nothing like torchrun started this one."""
-    if _joined():
-        return dist.get_world_size()
-    return int(os.environ["WORLD_SIZE"]) if _started_by_torchrun() else 1
+def join(strategy: str, device: torch.device | str, *, find_unused_parameters: bool = False) -> Any:
+    """The launched Fabric of this process, which meets the others; None with "none".
 
-
-def rank() -> int:
-    """The number of this process, from 0."""
-    if _joined():
-        return dist.get_rank()
-    return int(os.environ["RANK"]) if _started_by_torchrun() else 0
-
-
-def is_main() -> bool:
-    """Whether this is the process that writes."""
-    return rank() == 0
-
-
-def join(strategy: str, device: torch.device | str) -> torch.device:
-    """Meet the other processes, unless that was done; the device of this process. With "none" nothing is met."""
+    find_unused_parameters: of DDP, which must look for parameters without a part in the loss at every step.
+    """
     require_choice("", "strategy", strategy, STRATEGIES)
     if strategy == "none":
-        return need_device(device)
+        return None
     chosen = read_device(device)
-    if not dist.is_available():
-        raise ParameterError(f"strategy={strategy!r} needs a torch that was built with torch.distributed.")
-    if not _joined() and not _started_by_torchrun():
+    if not _started_by_torchrun():
         raise ParameterError(
             f"strategy={strategy!r} trains one model in several processes, and this one was started alone. Start them "
             "with: torchrun --nproc-per-node NUMBER -m softknee study RECIPE (or your script in place of -m ...)"
         )
     if chosen.type == "cuda" and chosen.index is None:
-        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        chosen = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     need_device(chosen, cures="start one process for each GPU, or choose device='cpu'")
-    if chosen.type == "cuda":
-        torch.cuda.set_device(chosen)
-    if not _joined():
-        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=_PATIENCE)
-        atexit.register(leave)
-    return chosen
+    return _launched(strategy, chosen, find_unused_parameters)
 
 
-def leave() -> None:
-    """Take leave of the other processes; done at the end of the program where `join` made them meet."""
-    if _joined():
-        dist.destroy_process_group()
+@functools.cache
+def _launched(strategy: str, device: torch.device, find_unused_parameters: bool) -> Any:
+    need_package("lightning.fabric", f"strategy={strategy!r} trains with Lightning Fabric", "parallel")
+    from lightning.fabric import Fabric
+    from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+    from lightning.fabric.strategies.ddp import DDPStrategy
+    from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
+
+    spread: Any
+    if strategy == "ddp":
+        # Buffers are alike already: no statistics are those of a part.
+        spread = DDPStrategy(timeout=_PATIENCE, broadcast_buffers=False, find_unused_parameters=find_unused_parameters)
+    else:
+        spread = ModelParallelStrategy(_shard_, world(), tensor_parallel_size=1, timeout=_PATIENCE)
+    # The device of this process, at the place of any: Fabric looks it up by the process's number.
+    spread.parallel_devices = [device] * world()
+    fabric = Fabric(accelerator=device.type, strategy=spread, plugins=[TorchElasticEnvironment()])
+    fabric.launch()
+    return fabric
 
 
-# -- what processes tell each other -----------------------------------------------------------------------
-
-
-def agree(value: Any) -> Any:
-    """The main process's value in every process."""
-    if not _joined() or dist.get_world_size() == 1:
-        return value
-    values = [value]
-    dist.broadcast_object_list(values, src=0, device=_message_device())
-    return values[0]
-
-
-def any_process(flag: bool) -> bool:
-    """Whether the flag is true in any process: so that all of them stop at the same step."""
-    if not _joined() or dist.get_world_size() == 1:
-        return flag
-    flags = torch.tensor([int(flag)], device=_message_device())
-    dist.all_reduce(flags, op=dist.ReduceOp.MAX)
-    return bool(flags)
-
-
-def total(tensor: Tensor) -> Tensor:
-    """The sum over the processes, in each of them."""
-    result = tensor.detach().clone()
-    dist.all_reduce(result)
-    return result
-
-
-class _Summed(torch.autograd.Function):
-    """The sum over the processes; each input moves the losses of all of them, so the gradient is a sum, too."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor) -> Tensor:
-        return total(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        return total(grad_outputs[0])
-
-
-def summed(tensor: Tensor) -> Tensor:
-    """The sum over the processes, differentiable."""
-    return _Summed.apply(tensor)  # pyright: ignore[reportReturnType]
-
-
-def _message_device() -> torch.device:
-    on_gpu = "nccl" in str(dist.get_backend())
-    return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
-
-
-def part_of(count: int) -> slice:
-    """The part of `count` examples that is this process's: the parts cover all, and differ by 1 in size at most.
-
-    >>> part_of(5)
-    slice(0, 5, None)
-    """
-    return slice(count * rank() // world(), count * (rank() + 1) // world())
-
-
-def gather_rows(part: Tensor, *, count: int) -> Tensor:
-    """The rows of all processes, each of which has equally many; the first `count` of them."""
-    parts = [torch.empty_like(part) for _ in range(world())]
-    dist.all_gather(parts, part.contiguous())
-    return torch.cat(parts)[:count]
+def part_of(count: int, fabric: Any) -> slice:
+    """The part of `count` examples that is this process's: the parts cover all, and differ by 1 in size at most."""
+    rank, world = fabric.global_rank, fabric.world_size
+    return slice(count * rank // world, count * (rank + 1) // world)
 
 
 # -- batch norm over a batch that lies in several processes -----------------------------------------------
@@ -160,7 +93,7 @@ def gather_rows(part: Tensor, *, count: int) -> Tensor:
 #     mean = (sum over processes of the sum of x) / n,   variance = (sum over processes of the sum of (x - mean)^2) / n
 #
 # torch's SyncBatchNorm does the same on GPUs alone; this does it with any backend, and a process that only goes along
-# (its part of the batch is empty) counts for nothing.
+# (its part of the batch is empty) counts for nothing. torch's differentiable sum over processes warns of its end.
 
 
 @dataclass
@@ -168,6 +101,28 @@ class Counted:
     """How many examples of the part that is run count; None outside of training."""
 
     examples: int | None = None
+
+
+class _Summed(torch.autograd.Function):
+    """The sum over the processes; each input moves the losses of all of them, so the gradient is a sum, too."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return _total(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
+        return _total(grad_outputs[0])
+
+
+def _summed(tensor: Tensor) -> Tensor:
+    return _Summed.apply(tensor)  # pyright: ignore[reportReturnType]
+
+
+def _total(tensor: Tensor) -> Tensor:
+    result = tensor.detach().clone()
+    dist.all_reduce(result)
+    return result
 
 
 class _SyncedNorm:
@@ -183,10 +138,10 @@ class _SyncedNorm:
         shape = [1, -1, *[1] * (input.dim() - 2)]
         real = float(counted > 0)
         places = input.numel() // input.shape[1] * real
-        count = total(torch.tensor(places, dtype=torch.float64, device=input.device)).to(input.dtype)
-        mean = summed(input.sum(dims) * real) / count
+        count = _total(torch.tensor(places, dtype=torch.float64, device=input.device)).to(input.dtype)
+        mean = _summed(input.sum(dims) * real) / count
         centred = input - mean.view(shape)
-        variance = summed(centred.square().sum(dims) * real) / count
+        variance = _summed(centred.square().sum(dims) * real) / count
         if own.running_mean is not None:
             self._follow(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1))
         normed = centred * torch.rsqrt(variance + own.eps).view(shape)
@@ -216,51 +171,19 @@ def sync_norms_(model: nn.Module, counted: Counted) -> None:
             own.counted = counted
 
 
-# -- a model in several processes -------------------------------------------------------------------------
+# -- a model in shards ------------------------------------------------------------------------------------
 
 
-def start_alike_(model: nn.Module) -> None:
-    """Give every process the tensors of the main one, whatever else its model was drawn from."""
-    with torch.no_grad():
-        for tensor in (*model.parameters(), *model.buffers()):
-            sent = tensor.detach().contiguous()
-            dist.broadcast(sent, src=0)
-            tensor.copy_(sent)
-
-
-def spread(model: nn.Module, strategy: str) -> None:
-    """Make the models of all processes one: the same start, and with "fsdp2" a part of the parameters in each."""
-    if strategy != "none":
-        start_alike_(model)
-    if strategy == "fsdp2":
-        _shard_(model)
-
-
-def averaging(model: nn.Module, *, leaves_out_some: bool) -> nn.Module:
-    """The model in DDP, which takes the mean of the gradients over the processes.
-
-    leaves_out_some: some parameters have no part in the loss, so that DDP must look for them at every step.
-    """
-    device = next(model.parameters()).device
-    return nn.parallel.DistributedDataParallel(
-        model,
-        device_ids=[device.index] if device.type == "cuda" else None,
-        find_unused_parameters=leaves_out_some,
-        broadcast_buffers=False,  # they are alike already: no statistics are those of a part
-    )
-
-
-def _shard_(model: nn.Module) -> None:
-    from torch.distributed.device_mesh import init_device_mesh
+def _shard_(model: nn.Module, mesh: Any) -> nn.Module:
     from torch.distributed.fsdp import fully_shard
 
     for name, parameter in model.named_parameters():
         if parameter.dim() == 0:
             raise InputError(f"fsdp2 cannot shard {name!r}, which has no dimension; give it the shape (1,).")
-    mesh = init_device_mesh(next(model.parameters()).device.type, (world(),))
     for block in blocks(model):
-        fully_shard(block, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+        fully_shard(block, mesh=mesh["data_parallel"])
+    fully_shard(model, mesh=mesh["data_parallel"])
+    return model
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
@@ -288,34 +211,24 @@ def blocks(model: nn.Module) -> list[nn.Module]:
 
 def whole(tensor: Tensor) -> Tensor:
     """The full tensor of a sharded one; any other as it is. All processes must call it."""
-    held = tensor.detach()
-    gather = getattr(held, "full_tensor", None)
-    return held if gather is None else gather()
+    held: Any = tensor.detach()
+    return held.full_tensor() if hasattr(held, "full_tensor") else held
 
 
-def copy_whole_(held: Tensor, full: Tensor) -> None:
-    """Give a tensor, sharded or not, the values of a full one that every process has."""
-    held = held.detach()
-    held.copy_(like_sharded(held, full) if hasattr(held, "full_tensor") else full)
-
-
-def like_sharded(held: Any, full: Tensor) -> Tensor:
-    """A full tensor, which every process has, in the shards of another one."""
+def like(held: Any, full: Tensor) -> Tensor:
+    """A full tensor, which every process has, on the device and in the shards of another one."""
+    there = full.to(held.device)
+    if not hasattr(held, "full_tensor"):
+        return there
     from torch.distributed.tensor import distribute_tensor
 
-    there = full.to(held.device)
     return distribute_tensor(there, held.device_mesh, held.placements, src_data_rank=None)
 
 
-def local(tensor: Tensor) -> Tensor:
-    """What this process holds of a tensor."""
-    inner = getattr(tensor, "to_local", None)
-    return tensor if inner is None else inner()
-
-
-def settle_(model: nn.Module) -> None:
+def reshard_(model: nn.Module) -> None:
     """After a forward pass without a backward one, the root of a sharded model is still whole: shard it again."""
+    from torch.distributed.fsdp import FSDPModule
+
     for module in model.modules():
-        reshard = getattr(module, "reshard", None)
-        if reshard is not None and hasattr(module, "set_reshard_after_backward"):
-            reshard()
+        if isinstance(module, FSDPModule):
+            module.reshard()

@@ -53,12 +53,7 @@ class BatchedGradients:
         """Of x and y [M, n, ...]: the losses [M], and the gradients [M, ...] by group."""
         made = outputs(self.skeleton, self.inputs, x, draws=self.draws, chain=self.chain)
         self.made = made.detach()
-        losses = self.loss(made, y)
-        if losses.shape != (len(self.draws.keys),):
-            raise InputError(
-                f"The loss must be one number for each replica, and it has shape {tuple(losses.shape[1:])}; take its "
-                "mean over the examples."
-            )
+        losses = losses_of(self.loss, made, y)
         each = iter(torch.autograd.grad(losses.sum(), list(self.leaves.values()), materialize_grads=True))
         self._gradients = [[next(each) for _ in group] for group in self.names]
         return losses.detach(), self._gradients
@@ -112,6 +107,17 @@ def outputs(
     if not isinstance(output, Tensor):
         raise InputError(f"The model must return one tensor, and it returned a {type(output).__name__}.")
     return output
+
+
+def losses_of(loss: Loss, output: Tensor, target: Tensor) -> Tensor:
+    """The loss of every replica, [M], of outputs and targets [M, n, ...]; refused where one is not a number."""
+    losses = loss(output, target)
+    if losses.shape != (len(output),):
+        raise InputError(
+            f"The loss must be one number for each replica, and it has shape {tuple(losses.shape[1:])}; take its mean "
+            "over the examples."
+        )
+    return losses
 
 
 # Autocast halves what these are given. A subclass may calculate with its weight before, and is left to autocast.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Self
@@ -16,6 +15,7 @@ from ..devices import need_device
 from ..errors import InputError, ParameterError
 from ..nn.squaf import SQUAFP
 from ..surgery.groups import LR_SCALE
+from ..surgery.modules import eval_mode
 from .arguments import (
     check_clip,
     read_examples,
@@ -29,11 +29,10 @@ from .arguments import (
 from .augment import Augment
 from .losses import Loss, read_loss
 from .many import ManyModels, refuse_other_tensors, to_probabilities
-from .optimizers import Own, StackedOptimizer, read_own
+from .optimizers import Own, StackedOptimizer, rate_dtype, read_own
 from .program import BatchedGradients, Program, SeparateGradients, outputs, read_precision
-from .random_keys import order, seed_keys
 from .schedules import Schedule
-from .stacked_modules import Draws, stack_modules_
+from .stacked_modules import stacked_copy
 from .stacking import Knobs, Stack
 from .streamed import Feed, Streamed
 
@@ -126,11 +125,7 @@ class Replicas(ManyModels):
         )
         self.device = need_device(device)
         self._stack = Stack(make_model, seeds=starts, knobs=knobs or {}, device=self.device)
-        clock = torch.zeros(1, dtype=torch.int64, device=self.device)
-        self._draws = Draws(seed_keys(drawn, device=self.device), clock)
-        # Its own tensors are never used, only its shape: every call puts the stacked ones in their place.
-        self._skeleton = copy.deepcopy(self._stack.template).to(self.device)
-        stack_modules_(self._skeleton, self._draws)
+        self._skeleton, self._draws = stacked_copy(self._stack.template, drawn, self.device)
         self._apart: SeparateGradients | None = None  # where the last training was
         self.progressive_predictions: Tensor | None = None  # see `fit`, progressive
 
@@ -219,10 +214,10 @@ class Replicas(ManyModels):
         predictions = room_for(self.predict(x[:1]), len(x)) if progressive else None
         own = read_own(activation_optimizer, activation_lr, lr_scale=lr_scale)
         self._choose_optimizer(optimizer, options, lr_scale, own)
-        ordered = self.seeds[:1] if self.shares["order"] else self.seeds
+        orders = 1 if self.shares["order"] else self.count
         on_gpu = self.device.type == "cuda"
         with (
-            Feed(x, orders=len(ordered), batch=min(batch, len(x)), device=self.device)
+            Feed(x, orders=orders, batch=min(batch, len(x)), device=self.device)
             if isinstance(x, Streamed)
             else nullcontext(x)
         ) as source:
@@ -232,7 +227,7 @@ class Replicas(ManyModels):
                 draws=self._draws,
                 x=source,
                 y=y,
-                order=torch.zeros(len(ordered), len(x), dtype=torch.int64, device=self.device),
+                order=torch.zeros(orders, len(x), dtype=torch.int64, device=self.device),
                 rates=self._rates(lr, shares),
                 log=log,
                 batch=batch,
@@ -243,20 +238,13 @@ class Replicas(ManyModels):
                 compiled=on_gpu and (compiled or augment is not None),
                 predictions=predictions,
             )
-            for _ in range(epochs):
-                drawn = order(seeds=ordered, epoch=self.epoch, length=len(x), device=self.device, window=shuffle)
-                program.begin_epoch(drawn)
-                for turn in range(per_epoch):
-                    program.run(min(batch, len(x) - turn * batch))
-                    self.step += 1
-                    if on_step is not None:
-                        on_step(self.step)
-                self.epoch += 1
-                self._logs.append(log.clone())
-                if predictions is not None:
-                    self.progressive_predictions = by_example(predictions, program.order)
-                if on_epoch is not None:
-                    on_epoch(self)
+            turns = self._turns(log, epochs=epochs, examples=len(x), window=shuffle, on_step=on_step, on_epoch=on_epoch)
+            for turn, drawn in turns:
+                if turn == 0:
+                    program.begin_epoch(drawn)
+                program.run(min(batch, len(x) - turn * batch))
+                if predictions is not None and turn + 1 == per_epoch:
+                    self.progressive_predictions = by_example(predictions, drawn)
         return self
 
     @torch.no_grad()
@@ -265,15 +253,10 @@ class Replicas(ManyModels):
         the sigmoid)."""
         if not isinstance(x, Tensor | Streamed) or len(x.shape) == 0 or batch < 1:
             raise InputError("predict needs a tensor of examples, and a batch of at least 1.")
-        training = self._skeleton.training
-        self._skeleton.eval()
-        try:
+        with eval_mode(self._skeleton):  # predict may be called between two epochs
             on_disk = isinstance(x, Streamed)
             each = x.batches(batch, self.device) if on_disk else (part.to(self.device) for part in x.split(batch))
-            parts = [self._outputs(part) for part in each]
-        finally:
-            self._skeleton.train(training)  # predict may be called between two epochs
-        result = torch.cat(parts, dim=1)
+            result = torch.cat([self._outputs(part) for part in each], dim=1)
         return to_probabilities(result) if probabilities else result
 
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
@@ -317,8 +300,7 @@ class Replicas(ManyModels):
         """[steps] for one rate, [steps, M] for one each."""
         rate = read_rate(lr, count=self.count)
         table = torch.tensor(shares, dtype=torch.float64).view(-1, *[1] * rate.dim()) * rate
-        # On a GPU torch's fused kernels read the rate as float32; some have no float64 at all.
-        return table.to(self.device, torch.float64 if self.device.type == "cpu" else torch.float32)
+        return table.to(self.device, rate_dtype(self.device))
 
     def _make_optimizer(self, name: str, options: Any, lr_scale: float, own: Own | None) -> StackedOptimizer:
         shares = {"activations": lr_scale if own is None else own}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,15 +15,15 @@ from ..devices import need_device
 from ..errors import InputError, ParameterError, did_you_mean, require_choice, require_number
 from ..nn.parameters import Held, Parameterised
 from ..spec.constraints import NARROWEST, WIDEST, AtLeastOne, Positive
-from ..surgery.modules import activation_modules
-from .arguments import read_examples, read_seeds
+from ..surgery.modules import activation_modules, eval_mode
+from .arguments import read_examples, steps_of_epoch
 from .losses import Loss, read_loss
-from .optimizers import StackedOptimizer
-from .program import outputs
-from .random_keys import order, seed_keys
+from .many import Models
+from .optimizers import StackedOptimizer, rate_dtype
+from .program import losses_of, outputs
 from .replicas import Replicas
 from .schedules import Schedule, read_table
-from .stacked_modules import Draws, StackedDropout, stack_modules_
+from .stacked_modules import StackedDropout, stacked_copy
 from .stacking import Stack
 
 KINDS = ("probabilities", "log_odds", "outputs")
@@ -247,7 +246,7 @@ def widths_by_depth(model: nn.Module, *, first: float, last: float, name: str | 
 OBJECTIVES = ("separate", "combined", "joint")
 
 
-class Ensemble:
+class Ensemble(Models):
     r"""Models with weights of their own and widths in common: the task trains the weights, likeness the widths.
 
     With L_m the task loss of model m and D the `dissimilarity` of the predictions on a common batch, each step goes
@@ -309,23 +308,18 @@ class Ensemble:
         share_order: bool = True,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.seeds = read_seeds("Ensemble", count=count, seeds=seeds)
+        starts, drawn = self._set_up(count=count, seeds=seeds, init=share_init, order=share_order, dropout=False)
         if count < 2:
             raise ParameterError("Ensemble: a single model differs from no other; count must be at least 2.")
         require_choice("Ensemble", "of", of, KINDS)
         require_choice("Ensemble", "objective", objective, OBJECTIVES)
         require_number("Ensemble", "weight", weight, zero=True)
-        self.make_model, self.count, self.device = make_model, count, need_device(device)
+        self.make_model, self.device = make_model, need_device(device)
         self.of, self.weight, self.objective, self.share_order = of, float(weight), objective, share_order
-        starts = [self.seeds[0]] * count if share_init else self.seeds
         self._stack = Stack(make_model, seeds=starts, knobs={}, device=self.device)
         self._widths = Widths(self._stack.template, learn=learn, wider_first=wider_first, device=self.device)
         self._refuse_other_learners()
-        self._draws = Draws(
-            seed_keys(self.seeds, device=self.device), torch.zeros(1, dtype=torch.int64, device=self.device)
-        )
-        self._skeleton = copy.deepcopy(self._stack.template).to(self.device)
-        stack_modules_(self._skeleton, self._draws)
+        self._skeleton, self._draws = stacked_copy(self._stack.template, drawn, self.device)
         drops = any(isinstance(module, StackedDropout) and module.p > 0 for module in self._skeleton.modules())
         if share_init and share_order and not drops:
             raise ParameterError(
@@ -336,9 +330,6 @@ class Ensemble:
         # Leaves that share their memory with what the optimisers move.
         self._weights = {name: self._stack.tensors[name].detach().requires_grad_() for name in names}
         self._raw = {key: raw.detach().requires_grad_() for key, raw in self._widths.raw.items()}
-        self.epoch = self.step = 0
-        self._losses: list[Tensor] = []
-        self._dissimilarities: list[Tensor] = []
         self._path: dict[str, list[Tensor]] = {
             key: [width.detach().clone()] for key, width in self._widths.values().items()
         }
@@ -385,18 +376,17 @@ class Ensemble:
             ),
             StackedOptimizer(width_optimizer, [(list(self._widths.raw.values()), 1.0, False)], options={}),
         )
-        per_epoch = math.ceil(len(x) / batch)
+        per_epoch = steps_of_epoch(len(x), batch=batch, drop_last=False)
         shares = iter(read_table(schedule, first=0, count=epochs * per_epoch, total=epochs * per_epoch))
         task = read_loss(loss)
-        for _ in range(epochs):
-            seeds = self.seeds[:1] if self.share_order else self.seeds
-            orders = order(seeds=seeds, epoch=self.epoch, length=len(x), device=self.device)
-            for chosen in orders.split(batch, dim=1):
-                self._step(x, y, chosen, task, movers, rates=_rates(next(shares), lr, width_lr, self.device))
-            self.epoch += 1
-            self._keep_widths()
-            if on_epoch is not None:
-                on_epoch(self)
+        log = torch.zeros(per_epoch, 2, self.count, dtype=next(iter(self._weights.values())).dtype, device=self.device)
+        for turn, orders in self._turns(log, epochs=epochs, examples=len(x), on_epoch=on_epoch):
+            chosen = orders[:, turn * batch : (turn + 1) * batch]
+            share = next(shares)
+            rates = torch.tensor([share * lr, share * width_lr], dtype=rate_dtype(self.device), device=self.device)
+            log[turn, 0], log[turn, 1] = self._step(x, y, chosen, task, movers, rates=rates)
+            if turn + 1 == per_epoch:
+                self._keep_widths()
         return self
 
     def gradients(
@@ -431,28 +421,13 @@ class Ensemble:
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
         """The outputs of every model in eval mode, [M, N, ...]."""
-        training = self._skeleton.training
-        self._skeleton.eval()
-        try:
+        with eval_mode(self._skeleton):
             return outputs(self._skeleton, self._tensors(), x.to(self.device), draws=self._draws, shared=True)
-        finally:
-            self._skeleton.train(training)
-
-    def model(self, index: int) -> nn.Module:
-        """One model of the ensemble as an ordinary one."""
-        if not -self.count <= index < self.count:
-            raise ParameterError(f"There are {self.count} models, from 0 to {self.count - 1}, and no model {index}.")
-        return self._stack.model(index % self.count)
-
-    @property
-    def losses(self) -> Tensor:
-        """The task loss of every step so far, [steps, M], on the CPU."""
-        return torch.stack(self._losses).cpu() if self._losses else torch.zeros(0, self.count)
 
     @property
     def dissimilarities(self) -> Tensor:
-        """D before every step so far, [steps], on the CPU."""
-        return torch.stack(self._dissimilarities).cpu() if self._dissimilarities else torch.zeros(0)
+        """D before every step of the epochs so far, [steps], on the CPU."""
+        return self._logged(1)[:, 0]
 
     @property
     def path(self) -> dict[str, Tensor]:
@@ -472,8 +447,9 @@ class Ensemble:
         task: Loss,
         movers: tuple[StackedOptimizer, StackedOptimizer],
         *,
-        rates: tuple[Tensor, Tensor],
-    ) -> None:
+        rates: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """The losses, and D, before the step."""
         self._skeleton.train()
         # One order for all is the batch that D is of; with orders of their own that is the batch of the first.
         common = None if len(chosen) == 1 else x[chosen[0]]
@@ -483,23 +459,16 @@ class Ensemble:
         movers[1].step([list(raw.values())], rates[1])
         self._widths.order_()
         self._draws.step.add_(1)
-        self.step += 1
-        self._losses.append(losses.detach())
-        self._dissimilarities.append(apart.detach())
         for key, width in self._widths.values().items():
             self._path[key].append(width.detach().clone())
+        return losses.detach(), apart.detach()
 
     def _gradients(
         self, x: Tensor, y: Tensor, task: Loss, common: Tensor | None
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], Tensor, Tensor]:
         tensors = self._tensors()
         predictions = outputs(self._skeleton, tensors, x, draws=self._draws)
-        losses = task(predictions, y)
-        if losses.shape != (self.count,):
-            raise InputError(
-                f"The loss must be one number for each model, and it has shape {tuple(losses.shape[1:])}; take its "
-                "mean over the examples."
-            )
+        losses = losses_of(task, predictions, y)
         if common is not None:
             predictions = outputs(self._skeleton, tensors, common, draws=self._draws, shared=True)
         apart = dissimilarity(predictions, of=self.of)
@@ -536,10 +505,3 @@ class Ensemble:
 def _grad(value: Tensor, leaves: dict[str, Tensor], *, keep: bool = False) -> dict[str, Tensor]:
     gradients = torch.autograd.grad(value, list(leaves.values()), retain_graph=keep, materialize_grads=True)
     return dict(zip(leaves, gradients, strict=True))
-
-
-def _rates(share: float, lr: float, width_lr: float, device: torch.device) -> tuple[Tensor, Tensor]:
-    # torch's fused kernels read the rate as float32 on a GPU.
-    kind = torch.float32 if device.type == "cuda" else torch.float64
-    rates = torch.tensor([share * lr, share * width_lr], dtype=kind, device=device)
-    return rates[0], rates[1]

@@ -8,9 +8,10 @@ statistics of each replica; dropout draws each replica's mask from its key.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from ..kernels.squaf import squaf_sampled
 from ..nn.baselines import OneVector
 from ..nn.module import Pointwise
 from ..nn.squaf import SQUAF, SQUAFP
-from .random_keys import bits, fold, masks, site_number
+from .random_keys import bits, fold, masks, seed_keys, site_number
 
 
 class Draws:
@@ -254,6 +255,15 @@ class _Norm3d(StackedNorm, nn.BatchNorm3d): ...
 
 _NORMS: dict[type, type] = {nn.BatchNorm1d: _Norm1d, nn.BatchNorm2d: _Norm2d, nn.BatchNorm3d: _Norm3d}
 _DROPOUTS: dict[type, int | None] = {nn.Dropout: None, nn.Dropout1d: 1, nn.Dropout2d: 2, nn.Dropout3d: 3}
+
+
+def stacked_copy(model: nn.Module, seeds: Sequence[int], device: torch.device) -> tuple[nn.Module, Draws]:
+    """A copy of the model for a program of all replicas, and what draws in it; its own tensors are never used, only its
+    shape: every call puts the stacked ones in their place."""
+    draws = Draws(seed_keys(seeds, device=device), torch.zeros(1, dtype=torch.int64, device=device))
+    skeleton = copy.deepcopy(model).to(device)
+    stack_modules_(skeleton, draws)
+    return skeleton, draws
 
 
 def stack_modules_(model: nn.Module, draws: Draws) -> None:

@@ -23,6 +23,7 @@ from ...spec import primitives as p
 from ...spec.algebra import Add, Expr, Pow, Symbol, exp, is_longer, log, oo, sympy
 from ...spec.calculus import derivative
 from ...spec.pieces import Pieces, split
+from ...spec.soft_table import read_window
 from .balls import (
     INFINITY,
     MINUS_INFINITY,
@@ -623,13 +624,8 @@ def _half_window(
         steps = (m for m in itertools.count(1) if (m if laplacian else m * (m + 1)) >= needed)
         window = 2 * next(steps) + 1
         return None if window // 2 >= k else window // 2
-    if window is None:
-        return None
-    if not isinstance(window, int) or window < 3 or window % 2 == 0:
-        raise ParameterError(
-            f"{act.name}: window must be an odd number (3, 5, 7, ...), 'auto' or None, and {window!r} was given."
-        )
-    return window // 2
+    window = read_window(window, title=act.name, auto=True)
+    return None if window is None else window // 2
 
 
 def _number(value: Fraction) -> Expr:

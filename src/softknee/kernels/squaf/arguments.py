@@ -14,6 +14,7 @@ from torch import Tensor
 
 from softknee.errors import ParameterError, SoftkneeError
 from softknee.spec import Param, SoftTable
+from softknee.spec.soft_table import read_window
 
 from ..pointwise import check_input, find, held_number
 from .function import auto_window, check_tails, squaf
@@ -61,7 +62,7 @@ def run(act: SoftTable, x: Tensor, values: Mapping[str, Any]) -> Tensor:
         tolerance = arguments.get("tolerance", act.options["tolerance"])
         window = auto_window(q, alpha=alpha, k=k, tolerance=tolerance, weights=weights)
     z = tensor(sample(z, points=uniform_points(q, k=k)))
-    window = read_window(window)
+    window = read_window(window, auto=True)
     return squaf(x, q=q, alpha=alpha, z=z, k=k, window=window, weights=weights, order=act.order, tails=tails)
 
 
@@ -108,18 +109,6 @@ def read_k(k: Any, *, z: Any, usual: int) -> int:
             f"squaf: k must be a whole number of at least 1 (a grid of 2k+1 points), and {k!r} was given."
         )
     return k
-
-
-def read_window(window: Any) -> int | None:
-    """The window as the operators know it, or a sentence that says what it may be."""
-    if window is None:
-        return None
-    if isinstance(window, bool) or not isinstance(window, int) or window < 3 or window % 2 == 0:
-        raise ParameterError(
-            f"squaf: window must be an odd number of points (3, 5, 7, ...), 'auto', or None for the full "
-            f"sum, and {window!r} was given."
-        )
-    return window
 
 
 def refuse_beside_grid(arguments: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError, ParameterError, did_you_mean
+from ...spec.soft_table import read_window
 from .dispatch import inside_transform, must_differentiate_through
 from .eager import squaf_on_grid_in_pieces
 from .op import SquafFunction, nth_derivative, squaf_derivative
@@ -249,8 +250,7 @@ def check_uniform(
         raise ParameterError(f"The last dimension of z has {n} values; a grid -k..k has 2k+1 of them, 3, 5, 7, ...")
     if k is not None and n != 2 * k + 1:
         raise ParameterError(f"k={k} asks for {2 * k + 1} values in the last dimension of z, but it has {n}.")
-    if window is not None and (window < 3 or window % 2 == 0):
-        raise ParameterError(f"window={window!r} is not an odd number of points; use 3, 5, 7, ... or None for all.")
+    read_window(window)
     own = _common_shape(x, q.shape, alpha.shape, z.shape[:-1])
     # 0-dim tensors keep their shape from the caller's side; inside there is always a dimension to work on.
     flat = x.reshape(1) if x.dim() == 0 else x

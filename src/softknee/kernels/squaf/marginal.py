@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError, ParameterError
+from ...spec.soft_table import read_window
 from .dispatch import inside_transform, must_differentiate_through
 from .function import _common_shape, check_weights, squaf
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, dense
@@ -173,8 +174,7 @@ def squaf_marginal(
                 f"A uniform grid needs q and an odd number of points of at least 3, and points={points!r} was given"
                 f"{'' if q is not None else ' without q'}."
             )
-        if window is not None and (window < 3 or window % 2 == 0):
-            raise ParameterError(f"window={window!r} is not an odd number of points; use 3, 5, 7, ... or None for all.")
+        read_window(window)
         own = _common_shape(flat, q.shape, alpha.shape)
         q, alpha = q.expand(own), alpha.expand(own)
         if inside_transform() or must_differentiate_through():

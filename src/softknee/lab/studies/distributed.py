@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -53,71 +54,76 @@ def run_distributed(
         )
     if options.get("engine", "local") != "local":
         raise ParameterError("Under torchrun the engine is 'local': the processes are there already.")
-    parallel.join(recipe.training.strategy, recipe.device)
-    if not parallel.is_main():
-        _follow(recipe_examples(recipe, folder=data_folder, base=plain_path(base)), where)
+    fabric = parallel.join(recipe.training.strategy, recipe.device)
+    if not fabric.is_global_zero:
+        _follow(fabric, recipe_examples(recipe, folder=data_folder, base=plain_path(base)), where)
         return None
     if options.get("command", "").startswith("softknee "):  # what a record says, and how to go on
         processes = os.environ.get("LOCAL_WORLD_SIZE", parallel.world())
         options["command"] = f"torchrun --nproc-per-node {processes} -m {options['command']}"
     try:
-        outcomes = run_study(recipe, out=out, **where, **options, run_trial=_lead)
+        outcomes = run_study(recipe, out=out, **where, **options, run_trial=partial(_lead, fabric))
     except (SoftkneeError, StudyStopped):
-        parallel.agree(_END)
+        fabric.broadcast(_END)
         raise
-    parallel.agree(_END)
+    fabric.broadcast(_END)
     return outcomes
 
 
 # -- the main process -------------------------------------------------------------------------------------
 
 
-def _lead(trial: Trial, *, saved: bytes | None = None, watch: Watch = QUIET, **others: Any) -> Finished:
+def _lead(fabric: Any, trial: Trial, *, saved: bytes | None = None, watch: Watch = QUIET, **others: Any) -> Finished:
     """`run_trial`, after telling the others to run it, too. Times are measured by the main process alone."""
     if trial.kind == "cost":
         return run_trial(trial, saved=saved, watch=watch, **others)
-    parallel.agree({"trial": trial.plain(), "saved": saved, "threads": torch.get_num_threads()})
-    return run_trial(trial, saved=saved, watch=_Leading(watch), **others)
+    fabric.broadcast({"trial": trial.plain(), "saved": saved, "threads": torch.get_num_threads()})
+    return run_trial(trial, saved=saved, watch=_Leading(fabric, watch), **others)
 
 
 class _Leading:
     """Tells the others what the watch of the main process does."""
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
+    def __init__(self, fabric: Any, watch: Watch) -> None:
+        self._fabric, self._watch = fabric, watch
 
     def step(self) -> None:
         try:
             self._watch.step()
         except BaseException:
-            parallel.any_process(True)
+            _any(self._fabric, True)
             raise
-        parallel.any_process(False)
+        _any(self._fabric, False)
 
     def epoch(self, done: int, total: int, save: Save) -> None:
         def save_together() -> bytes:
-            parallel.agree(_SAVE)
+            self._fabric.broadcast(_SAVE)
             return save()
 
         try:
             self._watch.epoch(done, total, save_together)
         except BaseException:
-            parallel.agree(_STOP)
+            self._fabric.broadcast(_STOP)
             raise
-        parallel.agree(_GO)
+        self._fabric.broadcast(_GO)
+
+
+def _any(fabric: Any, flag: bool) -> bool:
+    """Whether the flag is true in any process; quicker than a broadcast, for every step asks."""
+    return bool(fabric.all_reduce(torch.tensor(int(flag), device=fabric.device), reduce_op="sum"))
 
 
 # -- the others -------------------------------------------------------------------------------------------
 
 
-def _follow(examples: Examples, where: Mapping[str, Any]) -> None:
+def _follow(fabric: Any, examples: Examples, where: Mapping[str, Any]) -> None:
     """Run every trial that the main process begins, until it is done."""
     with _deaf_to_interrupts():
-        while (order := parallel.agree(None)) != _END:
+        while (order := fabric.broadcast(None)) != _END:
             torch.set_num_threads(order["threads"])
             trial = Trial.read(order["trial"])
             try:
-                run_trial(trial, examples=examples, saved=order["saved"], watch=_Following(), **where)
+                run_trial(trial, examples=examples, saved=order["saved"], watch=_Following(fabric), **where)
             except SoftkneeError:
                 continue  # the main process has the same and says so, or it was told to stop
 
@@ -125,12 +131,15 @@ def _follow(examples: Examples, where: Mapping[str, Any]) -> None:
 class _Following:
     """Does what the main process's watch does, and shows nothing."""
 
+    def __init__(self, fabric: Any) -> None:
+        self._fabric = fabric
+
     def step(self) -> None:
-        if parallel.any_process(False):
+        if _any(self._fabric, False):
             raise Interrupted("The main process stopped after this step.")
 
     def epoch(self, done: int, total: int, save: Save) -> None:
-        while (word := parallel.agree(None)) == _SAVE:
+        while (word := self._fabric.broadcast(None)) == _SAVE:
             save()  # all processes gather the state together
         if word == _STOP:
             raise Interrupted("The main process stopped after this epoch.")
