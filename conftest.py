@@ -20,7 +20,7 @@ import pytest
 
 # Processes of its own to compile in would each import torch first, for a handful of kernels.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-# That the vector instructions which the processor names work is otherwise tried by compiling a program for three seconds.
+# That the processor has the vector instructions it names is otherwise tried with a program that compiles for seconds.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # Compiled kernels stay out of the user's own cache, and are there for the next run.
 os.environ.setdefault("SOFTKNEE_CACHE", str(Path(tempfile.gettempdir()) / f"softknee-tests-{getpass.getuser()}"))
