@@ -20,6 +20,8 @@ import pytest
 
 # Processes of its own to compile in would each import torch first, for a handful of kernels.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+# That the processor has the vector instructions it names is otherwise tried with a program that compiles for seconds.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 # Compiled kernels stay out of the user's own cache, and are there for the next run.
 os.environ.setdefault("SOFTKNEE_CACHE", str(Path(tempfile.gettempdir()) / f"softknee-tests-{getpass.getuser()}"))
 
@@ -236,25 +238,39 @@ def browser() -> Iterator[Any]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def visitors(browser: Any, address: str) -> list[Any]:
+    """Those who have come so far, each with storage and a tab of their own: opening a window takes a second of CPU."""
+    return []
+
+
 @pytest.fixture
-def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
-    """Opens the page for one visitor; afterwards no script may have failed, and nothing been fetched from outside."""
+def visit(browser: Any, address: str, visitors: list[Any]) -> Iterator[Callable[..., Any]]:
+    """Opens the page for one visitor; afterwards no script may have failed, and nothing been fetched from outside.
+
+    A visit leaves nothing behind: the next one, in the same tab, finds neither storage nor history.
+    """
     from workbench_page import Page
 
-    pages: list[Page] = []
+    waiting, pages = list(visitors), []
 
     def opened(*functions: str, width: int = 1440, scheme: str = "light", context: Any = None, **more: str) -> Page:
-        context = context or browser.new_context(
-            viewport={"width": width, "height": 900},
-            color_scheme=scheme,
-            permissions=["clipboard-read", "clipboard-write"],
-            accept_downloads=True,
-        )
-        page = Page(context, address)
+        if context is not None:
+            page = Page(context, address)
+        elif waiting:
+            page = waiting.pop(0)
+        else:
+            context = browser.new_context(permissions=["clipboard-read", "clipboard-write"], accept_downloads=True)
+            visitors.append(page := Page(context, address))
         pages.append(page)
+        page.tab.set_viewport_size({"width": width, "height": 900})
+        page.tab.emulate_media(color_scheme=scheme)
+        page.tab.bring_to_front()
         return page.open(*functions, **more)
 
     yield opened
-    assert [complaint for page in pages for complaint in page.complaints] == []
+    complaints = [complaint for page in pages for complaint in page.leave()]
     for page in pages:
-        page.tab.context.close()
+        if page not in visitors:
+            page.tab.close()
+    assert complaints == []

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from softknee.errors import DataError, RecipeError
 from softknee.lab.studies.reading import find_recipe
@@ -168,6 +169,7 @@ class Runs:
         self.folders = tuple(Path(folder) for folder in folders)
         self._read: dict[str, Study] = {}
         self._recipes: dict[str, Recipe] = {}
+        self.judged: dict[int, Any] = {}  # what `statement.judge` made of a statement of that id
 
     @classmethod
     @cache

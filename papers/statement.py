@@ -266,8 +266,12 @@ def statements_of(stem: str) -> Callable[..., Callable[[Callable[..., Evidence]]
 
 
 def judge(statements: Iterable[Statement], runs: Runs) -> tuple[Judged, ...]:
-    """Each statement with its verdict, as far as its records are there."""
-    return tuple(_judged(statement, runs) for statement in statements)
+    """Each statement with its verdict, as far as its records are there; by the same runs it is judged once."""
+    statements = tuple(statements)
+    for statement in statements:
+        if id(statement) not in runs.judged:  # the verdict holds the statement, whose id stays its own
+            runs.judged[id(statement)] = _judged(statement, runs)
+    return tuple(runs.judged[id(statement)] for statement in statements)
 
 
 def _judged(statement: Statement, runs: Runs) -> Judged:

@@ -57,7 +57,7 @@ def test_gradients(gate):
     def function(a: Tensor, b: Tensor, *values: Tensor) -> Tensor:
         return functional_call(gate, dict(zip(names, values, strict=True)), (a, b))
 
-    inputs = (*pair(), *gate.parameters())
+    inputs = (*pair(2, 1, 6), *gate.parameters())
     assert torch.autograd.gradcheck(function, inputs)
     if gate.act.__class__.__name__ == "GatedPointwise" and gate.act.definition.name != "smelu":
         assert torch.autograd.gradgradcheck(function, inputs)

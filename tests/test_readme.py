@@ -46,11 +46,11 @@ def record(name: str) -> Record:
 def test_three_lines_take_a_timm_model_to_a_relu() -> None:
     into, loop, out = lines_of(THREE_LINES)
     model, x, y = timm.create_model("convnext_atto"), torch.randn(4, 3, 32, 32), torch.arange(4)
-    names: dict[str, Any] = {"sk": sk, "model": model, "epochs": 20}
+    names: dict[str, Any] = {"sk": sk, "model": model, "epochs": 5}
     exec(into, names)
     opt = torch.optim.AdamW(sk.param_groups(model, lr=1e-3, weight_decay=0.05))
     exec(loop, names)
-    for epoch in range(1, 21):
+    for epoch in range(1, names["epochs"] + 1):
         names["hardener"].step(epoch)
         opt.zero_grad()
         torch.nn.functional.cross_entropy(model(x), y).backward()

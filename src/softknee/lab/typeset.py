@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -172,15 +173,17 @@ def pieces_of(expr: Expr) -> Pieces:
     return Pieces(tuple(seams), tuple(_shortest(given.get(sympy.expand(part), part)) for part in parts))
 
 
+@lru_cache(maxsize=1024)
 def _shortest(part: Expr) -> Expr:
     """The form that reads best: few operations, little ink; as it was written, unless others are clearly better."""
     expanded = sympy.expand(part)
     forms = [sympy.factor(part), expanded]
     forms += [sympy.collect(expanded, list(by), sympy.factor) for by in ((x, u), expanded.atoms(sympy.exp)) if by]
-    best = min((_turned(form) for form in forms), key=_effort)
+    best = min(dict.fromkeys(map(_turned, forms)), key=_effort)
     return best if _effort(best) < _effort(part) - 8 else _turned(part)
 
 
+@lru_cache(maxsize=1024)
 def _effort(form: Expr) -> int:
     latex = _Printer().doprint(form)
     ink = re.sub(r"\\(left|right)|[\s{}]", "", latex)

@@ -454,7 +454,8 @@ def tidy(expr: Expr) -> Expr:
         # sin a cos a as sin(2a)/2: the range of one wave is known, that of a product of two is not.
         waves = TR8(sympy.expand(expr))
         expr = waves if waves.count(_is_wave) < expr.count(_is_wave) else expr
-    return min((factored(expr), _without_roots_squared(expr), expr), key=lambda form: form.count_ops())
+    forms = dict.fromkeys((factored(expr), _without_roots_squared(expr), expr))
+    return min(forms, key=lambda form: form.count_ops()) if len(forms) > 1 else expr  # to count takes a while
 
 
 def _without_roots_squared(expr: Expr) -> Expr:
