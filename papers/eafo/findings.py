@@ -175,8 +175,8 @@ _LATER = {
     "place": "Appendices E and J",
     "needs": [SPLINES],
     "different": "the paper leaves it to later work and prints nothing of it; the steps are those of "
-    "`sk.nn.EntropicSpline`, at fixed mean and variance of the outputs, and begin at softplus; how often they come, and "
-    "the learning rate of learned slopes, are those with the lowest validation loss; the comparisons were fixed before "
+    "`sk.nn.EntropicSpline`, at fixed mean and variance of the outputs, and begin at softplus; how often they come and "
+    "the learning rate of learned slopes are those with the lowest validation loss; the comparisons were fixed before "
     "the study ran, after a look at five of its rows with two other seeds and a larger network",
     "stand_in": "a small network and 5,000 images of Fashion-MNIST",
 }

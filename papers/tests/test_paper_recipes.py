@@ -76,6 +76,7 @@ def small_networks(monkeypatch):
 
 def test_the_tables_are_there():
     assert NAMES == [
+        "eafo-entropic-spline",
         "eafo-table-1",
         "eafo-table-1-deit",
         "eafo-table-1-tnt",
