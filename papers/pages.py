@@ -207,7 +207,7 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
         f"{evidence('eafo.the_correction_helps')}."
     )
     yield (
-        "**Do not expect accuracy from lowering the entropy of activations while a network trains**: over the same "
+        "**Do not expect much of lowering the entropy of activations while a network trains**: over the same "
         f"spline with slopes learned from the loss it gains {evidence('eafo.entropy_does_more_than_the_loss')}. "
         "[The guide](../docs/guides/entropic.md) has how to do it."
     )
