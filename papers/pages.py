@@ -156,11 +156,8 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     needed = ("mollification.smoothing_helps_vit", "mollification.smoothing_helps_convnext")
     needed += ("lambda_gelu.replacing_in_resnet", "smelu.smooth_models_agree_more_with_sgd")
     needed += ("squaf.training_every_squaf_overfits", "squaf.gains_in_decibels", "eafo.eps_turns_negative")
-    needed += (
-        "eafo.the_correction_helps",
-        "eafo.the_correction_helps_augmented",
-        "lambda_gelu.a_temperature_is_a_learning_rate",
-    )
+    needed += ("eafo.the_correction_helps", "eafo.the_correction_helps_augmented")
+    needed += ("eafo.entropy_does_more_than_the_loss", "lambda_gelu.a_temperature_is_a_learning_rate")
     if any(name not in judged or judged[name].evidence is None for name in needed):
         return
 
@@ -210,6 +207,11 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
         "[the sign of its derivation](eafo/README.md#where-it-is-wrong) predicts, and CRReLU less plain ReLU is "
         f"{evidence('eafo.the_correction_helps')}, with more augmentation "
         f"{evidence('eafo.the_correction_helps_augmented')}."
+    )
+    yield (
+        "**Do not expect much of lowering the entropy of activations while a network trains**: over the same "
+        f"spline with slopes learned from the loss it gains {evidence('eafo.entropy_does_more_than_the_loss')}. "
+        "[The guide](../docs/guides/entropic.md) has how to do it."
     )
     yield (
         "**A temperature is a learning rate**: t and c of λ-GELU act through c / t² alone "

@@ -14,6 +14,7 @@ from entropic_samples import draw
 from helpers import F32, F64
 from softknee.design.entropic.spline import spline_value
 from softknee.spec.reference import evaluate
+from softknee.surgery import module_of, name_of
 
 FAR = torch.tensor([-math.inf, -1e30, -100.0, 100.0, 1e30, math.inf])
 
@@ -235,6 +236,101 @@ def test_a_network_learns_with_it():
         assert act.last.entropies[-1] < act.last.entropies[0]
         assert bool((act.spline.slopes > 0).all())
     assert not list(first.parameters())
+
+
+# -- learned slopes ---------------------------------------------------------------------------------------
+
+
+def learned(**settings) -> sk.nn.EntropicSpline:
+    module = sk.nn.EntropicSpline("softplus", knots=8, learn=True, dtype=F64, **settings)
+    with torch.no_grad():
+        module.gain.copy_(0.5 * torch.sin(torch.arange(8.0)))
+    return module
+
+
+def test_learned_slopes_are_those_of_the_start_times_a_gain():
+    module, start = learned(refresh=False), sk.nn.EntropicSpline("softplus", knots=8, refresh=False, dtype=F64)
+    knots = start.spline.knots
+    torch.testing.assert_close(module.spline.slope(knots), start.spline.slope(knots) * module.gain[0].detach().exp())
+    assert float(module(knots[4]).detach()) == pytest.approx(float(start(knots[4])), rel=1e-14)  # the middle stays
+    at = torch.linspace(-4, 4, 101, dtype=F64)
+    torch.testing.assert_close(module(at).detach(), module.spline(at))
+    still = sk.nn.EntropicSpline("softplus", knots=8, learn=True, refresh=False, dtype=F64)
+    torch.testing.assert_close(still(at), start(at), rtol=1e-13, atol=1e-14)
+
+
+def test_the_gradient_of_learned_slopes():
+    module = learned(refresh=False)
+    inside, outside = torch.linspace(-2.9, 2.9, 17, dtype=F64), torch.tensor([-7.0, 6.0], dtype=F64)
+    x = torch.cat([inside, outside]).requires_grad_()
+
+    def value(x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(module, {"gain": gain}, (x,))
+
+    assert torch.autograd.gradcheck(value, (x, module.gain.detach().requires_grad_()))
+    module(x.detach()).sum().backward()
+    assert bool((module.gain.grad != 0).all())
+
+
+def test_a_step_from_what_was_learned_leaves_that_where_it_is():
+    module, x = learned(refresh=False), draw(6000)
+    gain, before, slope = module.gain.detach().clone(), module(x).detach(), module.spline.slope(x)
+    module.refresh_(x)
+    after = module(x).detach()
+    assert module.refreshes == 1
+    assert torch.equal(module.gain, gain)
+    assert float(after.mean()) == pytest.approx(float(before.mean()), rel=1e-6)
+    assert float(after.std()) == pytest.approx(float(before.std()), rel=1e-6)
+    assert float(torch.log(module.spline.slope(x)).mean()) < float(torch.log(slope).mean()) - 1e-3
+
+
+def test_learning_and_refreshing_take_turns():
+    """A refresh between a call and its gradient does not disturb the gradient of what is learned either."""
+    module = learned(every=2)
+    x = draw(600)
+    plain = learned(refresh=False)
+    plain(x).square().sum().backward()
+    y = module(x)
+    module(draw(600))
+    assert module.refreshes == 1
+    y.square().sum().backward()
+    torch.testing.assert_close(module.gain.grad, plain.gain.grad)
+
+
+def test_it_goes_by_a_name():
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
+    sk.swap_(net, "entropic_spline", start="gelu", every=7)
+    assert isinstance(net[1], sk.nn.EntropicSpline)
+    assert (net[1].every, net[1].learned) == (7, ())
+    sk.swap_(net, "entropic_spline", replacing="entropic_spline", learn=True, refresh=False)
+    groups = {group["name"]: group["params"] for group in sk.param_groups(net, lr=0.1)}
+    assert [parameter.shape for parameter in groups["activations"]] == [(1, 48)]
+    for text in ("entropic_spline", "entropic_spline(start=gelu, every=7, refresh=0, learn=gain)"):
+        assert name_of(module_of(text)) == f"softknee:{text}"
+    moved = module_of("entropic_spline").refresh_(draw(1000))
+    with pytest.raises(sk.ParameterError, match=r"its numbers table are not those.*numbers=False"):
+        name_of(moved)
+    assert name_of(moved, numbers=False) == "softknee:entropic_spline"
+    with pytest.raises(sk.ParameterError, match="one spline, and per='channel'"):
+        sk.nn.make("entropic_spline", per="channel", size=3)
+
+
+def test_many_replicas_at_once_have_it_only_without_steps():
+    x = draw(64).reshape(16, 4).float()
+    y = torch.arange(16) % 2
+
+    def maker(**settings):
+        linear, make = torch.nn.Linear, sk.nn.make
+        return lambda: torch.nn.Sequential(linear(4, 8), make("entropic_spline", **settings), linear(8, 2))
+
+    with pytest.raises(sk.InputError, match=r"sk\.train\.OneByOne"):
+        sk.train.Replicas(maker(), count=2).fit(x, y, epochs=1, batch=8, lr=0.1)
+    both = [
+        trainer(maker(refresh=False, learn=True), count=2).fit(x, y, epochs=3, batch=8, lr=0.1)
+        for trainer in (sk.train.Replicas, sk.train.OneByOne)
+    ]
+    torch.testing.assert_close(both[0].knobs()["1.gain"], both[1].knobs()["1.gain"], rtol=1e-4, atol=1e-6)
+    assert float(both[0].knobs()["1.gain"].abs().max()) > 1e-3
 
 
 def test_the_table_alone_is_enough():

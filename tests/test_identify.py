@@ -152,7 +152,7 @@ def test_own_modules_show_their_numbers() -> None:
     assert identity(sk.nn.Swish(beta=2.0)) == "swish(beta=2)"
     assert identity(sk.nn.SmeLU(beta=0.5, per="channel", size=6, dim=-1, learn=True)) == "smelu"
     assert identity(sk.nn.GELU(approximate="tanh")) == "gelu_tanh"
-    assert identity(sk.nn.EntropicSpline("softplus")) == "EntropicSpline"
+    assert identity(sk.nn.EntropicSpline("softplus")) == "entropic_spline"
 
 
 # -- users' own classes ------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What a recipe says of its activations and data: starts by depth, rates, replacements, baselines of papers, limits."""
 
 import hashlib
+import math
 from dataclasses import replace
 
 import pytest
@@ -168,3 +169,37 @@ def test_they_train_in_a_model_of_ones_own(name):
     assert [result.trained for result in results] == [(5 * 8 + 8) + (8 * 8 + 8) + (8 * 3 + 3) + 2 * numbers] * 2
     assert results[0].test["log_loss"] == pytest.approx(results[1].test["log_loss"], rel=1e-5)
     assert len(results[0].parameters) == 2 * numbers
+
+
+ENTROPIC = """
+name: t
+data: {set: digits, limit: 300}
+model: {arguments: {hidden: [8]}}
+activations:
+  - {name: entropic_spline, label: fixed, refresh: 0}
+  - {name: entropic_spline, label: learned, refresh: 0, learn: true}
+  - {name: entropic_spline, every: [2, 4]}
+training: {batch: 50, epochs: 3, engine: loop}
+seeds: 2
+measures: [entropy]
+"""
+
+
+def test_a_spline_that_takes_steps_of_its_own_is_taken_by_name():
+    recipe = read_recipe(ENTROPIC)
+    examples = recipe_examples(recipe)
+    trials = {trial.activation.label: trial for trial in train_trials(recipe, examples)}
+    assert list(trials) == ["fixed", "learned", "entropic_spline every=2", "entropic_spline every=4"]
+    results = {label: run_trial(trial, examples=examples).outcome for label, trial in trials.items()}
+    assert {label: result.trained - results["fixed"].trained for label, result in results.items()} == {
+        **dict.fromkeys(trials, 0), "learned": 48
+    }  # fmt: skip
+    ends = {label: result.entropy[0]["end"] for label, result in results.items()}
+    for seed in range(2):
+        fixed, half, often = (
+            ends[label]["output"][seed] - math.log(ends[label]["spread"][seed])
+            for label in ("fixed", "entropic_spline every=4", "entropic_spline every=2")
+        )
+        assert often < half < fixed
+    with pytest.raises(RecipeError, match=r"activations\[2\]: entropic_spline takes its steps.*'engine: loop'"):
+        read_recipe(ENTROPIC, settings=["training.engine=replicas"])

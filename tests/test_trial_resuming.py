@@ -52,12 +52,13 @@ OWN = {"activation_optimizer": "adam", "activation_learning_rate": 0.01}
         trial("smelu", kind="tune", select="best_val", share_init=True, share_order=True, keep=(), **DROPOUT, **FEW),
         trial("smelu", engine="loop", harden=True, learn=True, **BARE),
         trial("smelu", engine="loop", select="best_val", optimizer="sgd", momentum=0.9, **DROPOUT, **FEW),
+        trial("entropic_spline", engine="loop", values={"every": 4}, learn=True, **FEW),
         trial("smelu", build="trial_models:explosive", select="best_val", **FEW),
         trial("relu", build="trial_models:normed", select="best_val", **FEW),
     ],
     ids=[
         "adamw best", "sgd", "adamw hardened", "sgd hardened", "sgd and adam", "loop, sgd and adam", "tuning",
-        "loop hardened", "loop best", "one diverges", "batch norm",
+        "loop hardened", "loop best", "loop with EAFO steps", "one diverges", "batch norm",
     ],
 )  # fmt: skip
 def test_going_on_after_every_epoch_gives_the_same_bits(asked):

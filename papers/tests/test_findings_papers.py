@@ -204,6 +204,49 @@ def test_entropy_against_accuracy(slope, expected, tmp_path, digits):
     assert rho == pytest.approx(scipy.stats.spearmanr(*zip(*points, strict=True)).statistic)
 
 
+# Accuracy and entropy of each kind of row; of several rows of a kind the last has the lowest validation loss.
+SPLINES = {
+    "bending": {"fixed": (0.80, 1.0), "learned": (0.84, 1.2), "entropic": (0.84, 0.5), "both": (0.84, 0.5)},
+    "entropy": {"fixed": (0.80, 1.0), "learned": (0.83, 1.2), "entropic": (0.88, 0.5), "both": (0.86, 0.5)},
+    "harm": {"fixed": (0.80, 1.0), "learned": (0.85, 1.2), "entropic": (0.70, 1.6), "both": (0.75, 0.5)},
+}
+STEPS = (
+    *("steps_lower_entropy", "steps_improve_their_start"),
+    *("entropy_does_more_than_the_loss", "steps_beat_known_functions"),
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("bending", ("supported", "supported", NOT_SHOWN, NOT_SHOWN)),
+        ("entropy", ("supported",) * 4),
+        ("harm", ("doubted",) * 4),
+    ],
+)
+def test_is_it_the_entropy_or_the_flexibility(kind, expected, tmp_path, digits):
+    last = {"learned rate=9", "entropic every=6", "both every=6"}
+
+    def outcome(trial, seeds):
+        label = trial.activation.label
+        right, entropy = SPLINES[kind].get(label.partition(" ")[0], (0.84, 0.0))
+        chosen = label in last or " " not in label
+        end = {"input": (1.0,) * seeds, "output": near(entropy + math.log(2.0), seeds), "spread": (2.0,) * seeds}
+        return {
+            "test": {"accuracy": near(right if chosen else 1 - right, seeds, noise=0.002)},
+            "validation": {"log_loss": near(0.4 if chosen else 0.5, seeds)},
+            "entropy": tuple({"path": path, "activation": "A", "start": end, "end": end} for path in "13"),
+        }
+
+    store(tmp_path, "eafo-entropic-spline", outcome, digits)
+    results = [verdict(tmp_path, f"eafo.{name}") for name in STEPS]
+    assert tuple(result.verdict for result in results) == expected
+    lower = results[0].evidence
+    assert lower.numbers["fixed"] == pytest.approx(1.0, abs=0.01)  # at a standard deviation of 1
+    assert [part.says.rpartition(" ")[2] for part in lower.parts] == ["fixed", "rate=9"]
+    assert "entropic every=6 better than fixed" in results[1].evidence.parts[0].says
+
+
 def test_the_interval_knows_that_seeds_of_one_activation_belong_together():
     random = torch.Generator().manual_seed(1)
     centres = torch.randn(6, 2, generator=random).tolist()

@@ -76,6 +76,7 @@ def small_networks(monkeypatch):
 
 def test_the_tables_are_there():
     assert NAMES == [
+        "eafo-entropic-spline",
         "eafo-table-1",
         "eafo-table-1-deit",
         "eafo-table-1-tnt",
@@ -159,6 +160,8 @@ def test_the_recipes_settings_are_those_of_the_papers():
         assert read_recipe(to_yaml(recipe)) == recipe
         assert recipe.paper is not None
         assert recipe.paper.note
+        if name == "eafo-entropic-spline":  # of which the paper prints no settings, and a CPU is enough for ours
+            continue
         assert recipe.device == "cuda"
         if name.startswith(("eafo", "mollification")):
             training = recipe.training

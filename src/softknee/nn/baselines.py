@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -558,11 +559,12 @@ class DiTAC(OneVector):
 
 # Names for `sk.nn.make`. They are not in the zoo: their numbers are vectors, and their formulas sums over them.
 BASELINES: dict[str, type[OneVector]] = {"ditac": DiTAC, "kaf": KAF, "polynorm": PolyNorm, "polyrelu": PolyReLU}
+ENTROPIC = "entropic_spline"  # one more, built upon the engines of `sk.design`, which no other module needs
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A baseline in the place where surgery has a definition of the zoo: its name, and the class of its modules."""
+    """A module without a definition, in the place where surgery has one of the zoo: its name, and its class."""
 
     name: str
     module: type[OneVector]
@@ -576,7 +578,16 @@ class Baseline:
         """What a text can set: the arguments that are numbers, and those that may be words."""
         return list(self.module.settings), list(self.module.words)
 
+    @property
+    def learns(self) -> bool:
+        """Whether a module learns where nothing is said."""
+        return bool(inspect.signature(self.module).parameters["learn"].default)
+
 
 def baseline_named(name: object) -> Baseline | None:
     """The baseline of that name, or None; `registry.resolve` prefers a definition that has the name."""
+    if name == ENTROPIC:
+        from .entropic import EntropicSpline
+
+        return Baseline(ENTROPIC, EntropicSpline)
     return Baseline(name, BASELINES[name]) if isinstance(name, str) and name in BASELINES else None

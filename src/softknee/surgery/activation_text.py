@@ -79,7 +79,8 @@ def name_of(module: nn.Module, *, numbers: bool = True) -> str:
     else:
         parts = _squaf_parts(module, numbers) if isinstance(module, Squaf) else _parts(module, numbers)
     if isinstance(module, OneVector):
-        parts += [] if module.learned else ["learn=none"]
+        usual = baseline is not None and baseline.learns
+        parts += [] if bool(module.learned) == usual else [f"learn={module.vector.name if module.learned else 'none'}"]
     elif module.learned:
         parts.append(f"learn={'+'.join(module.learned)}")
     return f"{PREFIX}{definition.name}({', '.join(parts)})" if parts else f"{PREFIX}{definition.name}"
@@ -104,14 +105,19 @@ def _baseline_parts(module: OneVector, numbers: bool) -> list[str]:
     usual = type(module)()
     changed = {name: getattr(module, name) for name in module.settings if getattr(module, name) != getattr(usual, name)}
     if numbers:
-        vector = module.effective(module.vector).detach().cpu()
-        start = type(module)(**changed, dtype=vector.dtype)
-        if not torch.equal(vector, start.effective(module.vector).detach()):
-            raise ParameterError(
-                f"{module.title}: its numbers {module.vector.name} are not those it usually starts from, and a text "
-                f"cannot carry them; pass numbers=False and let the checkpoint carry them."
-            )
-    return [f"{name}={'none' if value is None else value}" for name, value in changed.items()]
+        vector = module.effective(module.vector)
+        start = type(module)(**changed, learn=bool(module.learned), dtype=vector.dtype).state_dict()
+        for name, held in module.state_dict().items():
+            if not torch.equal(held.cpu(), start[name]):
+                raise ParameterError(
+                    f"{module.title}: its numbers {name} are not those it usually starts from, and a text cannot carry "
+                    f"them; pass numbers=False and let the checkpoint carry them."
+                )
+    return [f"{name}={_word(value)}" for name, value in changed.items()]
+
+
+def _word(value: Any) -> Any:
+    return "none" if value is None else int(value) if isinstance(value, bool) else value
 
 
 def _squaf_parts(module: Squaf, numbers: bool) -> list[str]:

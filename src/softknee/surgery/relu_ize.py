@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from ..errors import InputError, MissingToolError, ParameterError, require_choice
-from ..nn.entropic import EntropicSpline
 from ..nn.parameters import Parameterised
 from .finding.identify import uncompiled
 from .finding.sites import Site, find_sites
@@ -114,7 +113,7 @@ def relu_ize_(
     cure = "and its wrapper knows its parameters; give the model inside (model.module)."
     refuse_untouchable(model, "relu_ize_", cure=cure)
     everything = find_sites(model)[0]
-    sites = [site for site in everything if isinstance(_old(site), Parameterised | EntropicSpline)]
+    sites = [site for site in everything if isinstance(_old(site), Parameterised)]
     sites = by_depth(sites, _old)
     if not sites:
         raise InputError(
@@ -183,10 +182,6 @@ def _hard_modules(sites: list[Site]) -> list[nn.Module]:
     """The replacement of every site; all are asked for before any is put in."""
     made: dict[int, nn.Module] = {}
     for site in sites:
-        if isinstance(_old(site), EntropicSpline):
-            raise ParameterError(
-                f"{site.path}: EntropicSpline has no hard limit; swap it for a function with one first."
-            )
         try:
             made.setdefault(id(_old(site)), hard_module(_old(site)))
         except ParameterError as error:

@@ -31,7 +31,7 @@ def table_of(knots: Tensor, values: Tensor, slopes: Tensor) -> Tensor:
 
 def _cell(at: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """x clipped to the knots, the number of its cell, and its distance to the knot on its left."""
-    knots = table[KNOTS]
+    knots = table[KNOTS].clone(memory_format=torch.contiguous_format)  # which it is not for each of many replicas
     inside = torch.clamp(at, knots[0], knots[-1])
     cell = torch.clamp(torch.searchsorted(knots, inside, right=True) - 1, 0, knots.shape[0] - 2)
     return inside, cell, inside - knots[cell]
@@ -85,13 +85,26 @@ class _Value(_Function):
         return _value(at, table)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None]:
         at, table = ctx.saved_tensors
-        return grads[0] * _Slope.apply(at, table), None
+        by_table = _by_table(grads[0], at, table) if ctx.needs_input_grad[1] else None
+        return grads[0] * _Slope.apply(at, table), by_table
+
+
+def _by_table(grad: Tensor, at: Tensor, table: Tensor) -> Tensor:
+    """The gradient by values, slopes and bends, each a sum over a cell; that by the knots is left out."""
+    inside, cell, d = _cell(at, table)
+    beyond = at - inside
+    rows = torch.zeros_like(grad), grad, grad * (d + beyond), grad * d * (0.5 * d + beyond)
+    empty = torch.zeros_like(table[KNOTS])
+    return torch.stack([empty.index_add(0, cell.reshape(-1), row.reshape(-1)) for row in rows])
 
 
 def spline_value(at: Tensor, table: Tensor) -> Tensor:
-    """The spline on a tensor of any floating type; half types are computed in float32. Twice differentiable in x."""
+    """The spline on a tensor of any floating type; half types are computed in float32.
+
+    Twice differentiable in x, and once in the values, slopes and bends of the table.
+    """
     work = torch.promote_types(at.dtype, torch.float32)
     value: Any = _Value.apply(at.to(work), table.to(work))
     return value.to(at.dtype)

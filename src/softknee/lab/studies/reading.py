@@ -33,7 +33,7 @@ from ...files import read_small
 from ...kernels import find
 from ...measure.record import without_paths
 from ...nn import make
-from ...nn.baselines import BASELINES
+from ...nn.baselines import baseline_named
 from ...registry import FILE_ENDING, resolve_call, with_preset
 from ...spec import Activation, SoftTable
 from ...surgery.hardening import distance_bound, hard_module
@@ -302,8 +302,8 @@ def _gathered(choice: Any, index: int) -> Any:
 
 
 def _is_parameter(name: str, key: str) -> bool:
-    if name in BASELINES:
-        return key in inspect.signature(BASELINES[name]).parameters
+    if (baseline := baseline_named(name)) is not None:
+        return key in inspect.signature(baseline.module).parameters
     try:
         return any(p.name == key for p in find(name).params)
     except SoftkneeError:
@@ -460,8 +460,8 @@ def combinations(choice: Choice) -> Iterator[Chosen]:
 
 
 def is_baseline(name: str) -> bool:
-    """Whether a name is of a module of `softknee.nn.baselines`, which has no definition: KAF, DiTAC and others."""
-    return name in BASELINES and name not in sk.names()
+    """Whether a name is of a module without a definition: KAF, DiTAC, EntropicSpline and others."""
+    return baseline_named(name) is not None and name not in sk.names()
 
 
 def module_of(chosen: Chosen, **more: Any) -> Any:
@@ -571,6 +571,12 @@ def _check_choice(choice: Choice, where: str, recipe: Recipe) -> None:
         if choice.replace:
             _check_replaced(module, where)
         _check_last(chosen, where)
+        alone = recipe.training.engine == "loop" or isinstance(recipe.task, LanguageTask)
+        if getattr(module, "refreshing", False) and not alone:
+            raise RecipeError(
+                f"{where}: {choice.name} takes its steps between two calls of one model, and the engine "
+                f"{recipe.training.engine!r} trains many at once; add 'engine: loop' to training, or 'refresh: 0' here."
+            )
     if (choice.harden or choice.replace) and recipe.training.progressive is not None:
         raise RecipeError(
             f"{where}: 'harden' and 'replace' are for models that are judged after training, and training.progressive "

@@ -23,7 +23,6 @@ from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...kernels import find
-from ...nn.entropic import EntropicSpline
 from ...nn.parameters import Parameterised
 from ..modules import not_compiled
 
@@ -49,7 +48,7 @@ class Identity:
 
 def identify_module(module: nn.Module) -> Identity | None:
     """What a module computes now, or None where it is no activation."""
-    if isinstance(module, Parameterised | EntropicSpline):
+    if isinstance(module, Parameterised):
         return _own(module)
     if (inside := uncompiled(module)) is not module:
         # Compiled, it holds on to what is inside, and is replaced as a whole.
@@ -139,11 +138,9 @@ def _values(name: str, **parameters: float) -> Tensor:
     return find(name)(double(), **parameters)
 
 
-def _own(module: nn.Module) -> Identity:
+def _own(module: Parameterised) -> Identity:
     """A module of softknee by its name, and its numbers where they are not the usual ones."""
-    title: str = getattr(module, "title", type(module).__name__)
-    if not isinstance(module, Parameterised):
-        return Identity(title)
+    title = module.title
     if getattr(module, "definition", None) is None:  # a baseline: no definition stands behind its name
         return Identity(title, known=False)
     params: dict[str, float] = {}

@@ -384,7 +384,8 @@ def swap_(
             f"the names."
         )
     values = with_preset(definition, {**own_values, **values})
-    learn = _read_learn(isinstance(definition, Baseline) if learn is None else learn)
+    usual = isinstance(definition, Baseline) and definition.learns
+    learn = _read_learn(usual if learn is None else learn)
     if fuse and save != "input":
         raise ParameterError(
             "swap_: fuse=True saves both factors of a product, and save='output' neither; leave one of them out."
