@@ -632,7 +632,9 @@ def test_what_became_of_eps_is_told(tmp_path, digits):
         results = {"test": {"accuracy": near(0.8, seeds)}}
         results["entropy"] = ({"path": "act", "activation": trial.activation.name, "start": when, "end": when},)
         if trial.activation.label == "crrelu":
-            results["parameters"] = {"act.eps": {"start": 0.01, "curve": [], "end": (-0.3, 0.02, *(seeds - 2) * (-0.1,))}}
+            results["parameters"] = {
+                "act.eps": {"start": 0.01, "curve": [], "end": (-0.3, 0.02, *(seeds - 2) * (-0.1,))}
+            }
         return results
 
     store(tmp_path, "eafo-table-1", outcome, digits)
