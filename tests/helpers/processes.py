@@ -27,7 +27,6 @@ _IMPORTED = [
     "softknee.train",
     "softknee.wire",
     "softknee.lab.searching",
-    "lightning.fabric",  # left out where it is not installed
     "sklearn.model_selection",  # brings the digits
 ]
 _SECONDS = 1800  # for all processes of a test; on an idle machine they need a few
