@@ -271,3 +271,12 @@ def test_every_study_on_record_is_as_it_was_written(study):
     trials = RunStore(study.parent)
     for file in files:
         trials.read(file.stem)  # compares the checksum
+
+
+def test_the_numbers_of_the_guide_on_entropy_are_those_of_the_page():
+    root = Path(__file__).parents[2]
+    guide, page = ((root / name).read_text() for name in ("docs/guides/entropic.md", "papers/eafo/README.md"))
+    answer = guide.partition("## Does it help?")[2].partition("\n## ")[0]
+    numbers = re.findall(r"\[-?\d\.\d+, -?\d\.\d+\]|\b\d+\.\d\d+\b", answer)
+    assert len(numbers) > 10
+    assert [each for each in numbers if each not in page] == []

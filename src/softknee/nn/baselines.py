@@ -580,7 +580,7 @@ class Baseline:
 
     @property
     def learns(self) -> bool:
-        """Whether a module learns where nothing is said."""
+        """Whether a module learns by default."""
         return bool(inspect.signature(self.module).parameters["learn"].default)
 
 

@@ -112,7 +112,7 @@ class EntropicSpline(OneVector):
             require_count("EntropicSpline", name, value, least=least)
         if per in ("channel", "neuron"):
             raise ParameterError(f"EntropicSpline: a layer has one spline, and per={per!r} was given; leave it out.")
-        # What a text can say of the start; any other is told by the numbers of the table.
+        # A text can name a start; any other is known by the numbers of the table alone.
         self.start = start if isinstance(start, str) and start.isidentifier() else "softplus"
         self.every, self.steps, self.rate, self.floor, self.memory = every, steps, rate, floor, memory
         self.refreshing = bool(refresh)

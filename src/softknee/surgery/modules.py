@@ -95,9 +95,18 @@ def not_compiled() -> AbstractContextManager[Any]:
 
 
 @contextlib.contextmanager
+def _restored_modes(model: nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in model.modules()}
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+@contextlib.contextmanager
 def restored(model: nn.Module) -> Iterator[None]:
     """Modes, buffers and random numbers are as before at the end."""
-    modes = {module: module.training for module in model.modules()}
     buffers = [
         (module, name, buffer, buffer.detach().clone())
         for module in model.modules()
@@ -106,11 +115,9 @@ def restored(model: nn.Module) -> Iterator[None]:
     ]
     devices = sorted({p.device.index or 0 for p in (*model.parameters(), *model.buffers()) if p.device.type == "cuda"})
     try:
-        with torch.random.fork_rng(devices=devices):
+        with _restored_modes(model), torch.random.fork_rng(devices=devices):
             yield
     finally:
-        for module, training in modes.items():
-            module.training = training
         with torch.no_grad():
             for module, name, buffer, before in buffers:
                 if buffer.device.type != "meta" and not torch.equal(buffer, before):
@@ -121,13 +128,9 @@ def restored(model: nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
     """Eval mode; at the end every module is in the mode that it was in."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
+    with _restored_modes(model):
+        model.eval()
         yield
-    finally:
-        for module, training in modes.items():
-            module.training = training
 
 
 @contextlib.contextmanager

@@ -169,7 +169,7 @@ class Step:
     ) -> None:
         self.model, self.loss, self.optimizer, self.fabric = model, loss, optimizer, fabric
         self.clip, self.dtype, self.norms, self.fill = clip, dtype, norms, fill
-        self.mover: Any = optimizer if fabric is None else fabric.setup_optimizers(optimizer)
+        self.wrapped_optimizer: Any = optimizer if fabric is None else fabric.setup_optimizers(optimizer)
         self.device = next(model.parameters()).device
         self.norm = torch.tensor(math.nan)
 
@@ -192,7 +192,7 @@ class Step:
                 if parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
         self._clip()
-        self.mover.step()
+        self.wrapped_optimizer.step()
         return losses[0] if len(losses) == 1 else torch.stack(losses).sum()
 
     def _trained(self) -> list[Tensor]:
@@ -200,7 +200,9 @@ class Step:
 
     def _clip(self) -> None:
         if self.clip is not None and self.fabric is not None:
-            norm = self.fabric.clip_gradients(self.model, self.mover, max_norm=self.clip, error_if_nonfinite=False)
+            norm = self.fabric.clip_gradients(
+                self.model, self.wrapped_optimizer, max_norm=self.clip, error_if_nonfinite=False
+            )
         elif self.clip is not None:
             norm = nn.utils.clip_grad_norm_(self._trained(), self.clip)
         elif self.norms:

@@ -20,7 +20,7 @@ from .stacking import Knobs, Stack
 _STATE = {"format", "seeds", "shares", "frozen", "epoch", "step", "tensors", "logs", "optimizer"}
 
 
-class Models:
+class StackedModels:
     """`count` models in a stack, numbered from 0, with how far they are trained, and for each epoch a log [steps, rows,
     M]: the losses, and what else there is for a step."""
 
@@ -87,7 +87,7 @@ class Models:
         return torch.cat(kept).cpu() if kept else torch.zeros(0, self.count)
 
 
-class ManyModels(Models, ABC):
+class ManyModels(StackedModels, ABC):
     """Models with an optimiser for each; the second row of their log, where there is one, are the gradient norms.
 
     format: of the states of this class; title: what a sentence about them calls it.

@@ -18,7 +18,7 @@ from ..spec.constraints import NARROWEST, WIDEST, AtLeastOne, Positive
 from ..surgery.modules import activation_modules, eval_mode
 from .arguments import read_examples, steps_of_epoch
 from .losses import Loss, read_loss
-from .many import Models
+from .many import StackedModels
 from .optimizers import StackedOptimizer, rate_dtype
 from .program import losses_of, outputs
 from .replicas import Replicas
@@ -246,7 +246,7 @@ def widths_by_depth(model: nn.Module, *, first: float, last: float, name: str | 
 OBJECTIVES = ("separate", "combined", "joint")
 
 
-class Ensemble(Models):
+class Ensemble(StackedModels):
     r"""Models with weights of their own and widths in common: the task trains the weights, likeness the widths.
 
     With L_m the task loss of model m and D the `dissimilarity` of the predictions on a common batch, each step goes
