@@ -3,11 +3,15 @@
 import re
 from pathlib import Path
 
+from softknee.lab.report import summarise, tables
 from softknee.lab.searching import SearchResult, headline, judged_table, overview_table, read_search
+from softknee.lab.studies.reporting import recipe_of
+from softknee.lab.studies.store import RunStore
 
 HOME = Path(__file__).parent.parent
 PAGE = HOME / "docs" / "searches.md"
 RECORDS = HOME / "benchmarks" / "records"
+TRANSFER = "search-transfer"  # the study of winners in another network
 _MARK = re.compile(r"<!-- ([\w-]+) -->\n.*?(?=Records?: )", flags=re.DOTALL)
 
 
@@ -29,10 +33,20 @@ def with_tables(page: str) -> str:
         name = mark[1]
         if name == "all":
             return f"<!-- all -->\n\n{overview_table(results).markdown()}\n"
+        if name == TRANSFER:
+            return f"<!-- {name} -->\n\n{_study(RECORDS / name)}\n"
         result = results[name]
         return f"<!-- {name} -->\n\n{headline(result)}\n\n{judged_table(result).markdown()}\n"
 
     return _MARK.sub(made, page)
+
+
+def _study(folder: Path) -> str:
+    """The recommendation of a study and its first table."""
+    store = RunStore(str(folder))
+    summary = summarise(recipe_of(store), store.outcomes(with_files=False))
+    table = tables.headline(summary).markdown().replace("../trials", f"../{folder.relative_to(HOME).as_posix()}/trials")
+    return f"{summary.recommendation}\n\n{table}"
 
 
 if __name__ == "__main__":
