@@ -25,6 +25,7 @@ from softknee.lab.report import summarise
 from softknee.lab.studies.reading import read_recipe, to_yaml
 from softknee.lab.studies.recipe import FORMS, Constraints, Search
 from softknee.lab.studies.store import StoreError
+from softknee.measure import Record
 
 optuna = pytest.importorskip("optuna", reason="the extra 'search' brings it")
 pytest.importorskip("flint", reason="the extra 'design' brings it")
@@ -588,3 +589,20 @@ def test_the_tables_of_the_page_are_those_of_the_records() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert names(page) == ["all", *every_search(), TRANSFER]
     assert with_tables(page) == page
+
+
+def test_what_the_page_says_of_learned_slopes_is_in_the_records() -> None:
+    from search_page import HOME, PAGE
+
+    trials = (HOME / "papers/mollification/records/mollification-table-1/trials").glob("*.json")
+    ends = [
+        end
+        for file in trials
+        if (trial := Record.read(file)).settings["trial"]["activations"][0]["label"] == "prelu"
+        for name, way in trial.rows[0]["parameters"].items()
+        if name.endswith(".slope")
+        for end in way["end"]
+    ]
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    words = f"ended below 0 in {sum(end < 0 for end in ends)} of {len(ends)} layers and seeds, down to {min(ends):.2f};"
+    assert words in page
