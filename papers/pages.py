@@ -209,6 +209,11 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
         f"{evidence('eafo.the_correction_helps_augmented')}."
     )
     yield (
+        "**Where accuracy is all that counts, try a function that rises to the left**: a leaky ReLU with the slope "
+        "-0.253, which a search found on MNIST, is [shown to be better](../docs/searches.md#in-another-network) than "
+        "ReLU and GELU in ViT-Tiny on CIFAR-10. It is in no paper."
+    )
+    yield (
         "**Do not expect much of lowering the entropy of activations while a network trains**: over the same "
         f"spline with slopes learned from the loss it gains {evidence('eafo.entropy_does_more_than_the_loss')}. "
         "[The guide](../docs/guides/entropic.md) has how to do it."
