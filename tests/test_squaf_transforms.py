@@ -2,11 +2,15 @@
 
 import pytest
 import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
+import softknee as sk
 from softknee.kernels.squaf import squaf
 from softknee.kernels.squaf.layout import arrange
 from softknee.kernels.squaf.marginal import squaf_marginal
+from softknee.nn.squaf import in_mode
 from squaf_reference import inputs, parameters
 
 
@@ -81,6 +85,40 @@ def test_compiled_in_one_graph_it_stays_one_operator():
     ours = torch.autograd.grad(traced(x).sum(), [x, *p.values()])
     theirs = torch.autograd.grad(model(x).sum(), [x, *p.values()])
     torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.skipif(not torch.backends.cuda.is_built(), reason="torch was built without CUDA, and crashes at its name")
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("mode", "per", "operators"),
+    [
+        ("soft", "layer", ["squaf_table"]),
+        ("soft", "channel", ["squaf"]),
+        ("sampled", "layer", ["squaf_seed", "squaf_sample"]),
+    ],
+)
+def test_a_model_compiled_for_a_gpu_has_one_operator_for_a_layer(mode, per, operators, training):
+    seen: list[str] = []
+
+    def note(graph, _):
+        seen.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return graph.forward
+
+    size = {} if per == "layer" else {"size": 16, "dim": -1}
+    layer = sk.nn.SQUAF(learn=True, per=per, **size)
+    net = nn.Sequential(nn.Linear(8, 16), in_mode(layer, mode), nn.Linear(16, 8)).train(training)
+    torch._dynamo.reset()
+    # Tensors that say they are on a GPU: what is traced for them can be read where there is none.
+    with FakeTensorMode(), torch.set_grad_enabled(training):
+        for module in net.modules():
+            for name, tensor in module._parameters.items():
+                module._parameters[name] = nn.Parameter(torch.empty(tensor.shape, device="cuda:0"))
+            for name, tensor in module._buffers.items():
+                module._buffers[name] = torch.empty(tensor.shape, device="cuda:0")
+        y = torch.compile(net, fullgraph=True, backend=note)(torch.ones(4, 8, device="cuda:0"))
+    assert (y.device.type, y.requires_grad) == ("cuda", training)
+    assert [name.removeprefix("softknee.") for name in seen if name.startswith("softknee.")] == operators
+    assert not any("exp" in name for name in seen)
 
 
 @pytest.mark.slow
