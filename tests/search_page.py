@@ -11,7 +11,7 @@ from softknee.lab.studies.store import RunStore
 HOME = Path(__file__).parent.parent
 PAGE = HOME / "docs" / "searches.md"
 RECORDS = HOME / "benchmarks" / "records"
-TRANSFER = "search-transfer"  # the study of winners in another network
+STUDIES = ("search-transfer", "left-slope")  # of what searches found
 _MARK = re.compile(r"<!-- ([\w-]+) -->\n.*?(?=Records?: )", flags=re.DOTALL)
 
 
@@ -33,7 +33,7 @@ def with_tables(page: str) -> str:
         name = mark[1]
         if name == "all":
             return f"<!-- all -->\n\n{overview_table(results).markdown()}\n"
-        if name == TRANSFER:
+        if name in STUDIES:
             return f"<!-- {name} -->\n\n{_study(RECORDS / name)}\n"
         result = results[name]
         return f"<!-- {name} -->\n\n{headline(result)}\n\n{judged_table(result).markdown()}\n"

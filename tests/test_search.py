@@ -584,10 +584,10 @@ def test_the_page_says_what_the_records_say() -> None:
 
 def test_the_tables_of_the_page_are_those_of_the_records() -> None:
     """After a change of records: `python tests/search_page.py`."""
-    from search_page import PAGE, TRANSFER, every_search, names, with_tables
+    from search_page import PAGE, STUDIES, every_search, names, with_tables
 
     page = PAGE.read_text(encoding="utf-8")
-    assert names(page) == ["all", *every_search(), TRANSFER]
+    assert names(page) == ["all", *every_search(), *STUDIES]
     assert with_tables(page) == page
 
 
