@@ -139,12 +139,12 @@ def _accurate() -> str:
     labels = ("relu", "gelu", "srelu", "crrelu", "lambda_gelu")
     right = sorted(100 * plain.mean(label, "accuracy") for label in labels)
     mixed = {label: 100 * augmented.mean(label, "accuracy") for label in ("relu", "srelu", "crrelu", "gelu")}
-    found = 100 * Runs(RECORDS).study("search-transfer").mean("mnist function 671", "accuracy")
+    winner = 100 * Runs(RECORDS).study("search-transfer").mean("mnist function 671", "accuracy")
     return (
         f"**Accurate?** It depends on the training: ViT-Tiny on CIFAR-10 has {right[0]:.1f} to {right[-1]:.1f} % with "
         "ReLU, GELU, S-ReLU, CRReLU and λ-GELU, which three seeds do not tell apart; under mixup, cutmix and "
         f"RandAugment, with five seeds, {mixed['relu']:.1f} % with ReLU, {mixed['srelu']:.1f} % with S-ReLU, "
-        f"{mixed['crrelu']:.1f} % with CRReLU, {mixed['gelu']:.1f} % with GELU, and {found:.1f} % with a leaky ReLU "
+        f"{mixed['crrelu']:.1f} % with CRReLU, {mixed['gelu']:.1f} % with GELU, and {winner:.1f} % with a leaky ReLU "
         "that rises to the left, which [a search](docs/searches.md) found. [The papers' claims, one by "
         "one](papers/README.md)."
     )

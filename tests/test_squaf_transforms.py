@@ -87,7 +87,9 @@ def test_compiled_in_one_graph_it_stays_one_operator():
     torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.skipif(not torch.backends.cuda.is_built(), reason="torch was built without CUDA, and crashes at its name")
+@pytest.mark.skipif(
+    not torch.backends.cuda.is_built(), reason="a torch built without CUDA crashes on fake CUDA tensors"
+)
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(
     ("mode", "per", "operators"),
