@@ -227,7 +227,8 @@ def _is_continuous(pieces: Pieces, given: Mapping[Symbol, Expr]) -> bool:
         if v in (left - right).free_symbols:
             return False
         gap = elementary((left - right).xreplace(dict(given)).subs(x, seam))
-        if sympy.simplify(gap) != 0:
+        tidied = sympy.cancel(gap) if gap.is_rational_function() else sympy.simplify(gap)
+        if tidied != 0:
             return False
     return True
 
