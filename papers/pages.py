@@ -4,10 +4,12 @@ mathematics; and beside each page every comparison as a CSV."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from softknee.lab.chart import INK, SOFT, Chart, marks, number, png_of, rule_at, sized
+from softknee.lab.chart import INK, SOFT, Chart, Row, marks, number, rule_at, sized, write_figure
 from softknee.lab.table import Table
 from softknee.measure import Versions, write_whole
 
@@ -31,11 +33,11 @@ from .tables import (
     waiting_table,
     write_figures,
 )
-from .text import cell
+from .text import cell, plain
 
 CLAIMS, WRONG, FINDINGS = "What it says about mathematics", "Where it is wrong", "What it found by training"
 VERSIONS_LINE = "Made with "
-COMPARISONS, FOREST = "records/{}-comparisons.csv", "records/{}-claims.png"  # by the stem of the paper
+COMPARISONS, FOREST = "records/{}-comparisons.csv", "records/{}-claims.svg"  # by the stem of the paper
 _CHANGED = ("with records at hand", "known when this was written")  # of a statement that was not fixed beforehand
 _MADE = "<!-- made by `python -m papers --pages`; do not edit -->"
 # What a reader of each paper remembers, in one sentence.
@@ -129,7 +131,7 @@ def write_pages(entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs, 
         path = folder / paper.stem / "README.md"
         (path.parent / "records").mkdir(parents=True, exist_ok=True)
         if (chart := forest(paper, judged)) is not None:
-            write_whole(path.parent / FOREST.format(paper.stem), png_of(chart), what="figure")
+            write_figure(chart, path.parent / FOREST.format(paper.stem), label=f"{_SHARES}; {paper.name}")
         write_whole(path.parent / COMPARISONS.format(paper.stem), comparisons(paper, judged), what="table")
         written.append(write_whole(path, page(paper, entries, judged, runs), what="page"))
     return written
@@ -289,9 +291,12 @@ def five(paper: Paper, judged: Sequence[Judged]) -> list[Judged]:
 
 
 def drawn(entry: Judged) -> list[Part]:
-    """The comparisons that have a printed effect and an interval, the smallest printed effect first."""
+    """The comparisons that have a printed effect and an interval."""
     parts = [] if entry.evidence is None else entry.evidence.parts
-    return sorted((p for p in parts if p.printed and p.interval), key=lambda part: part.printed or 0.0)
+    return [part for part in parts if part.printed and part.interval]
+
+
+_SHARES = "Ours as a share of the paper's effect, with 95 % intervals; an arrow goes on, hollow is a stand-in"
 
 
 def _main_claims(paper: Paper, judged: Sequence[Judged]) -> Iterator[str]:
@@ -300,18 +305,20 @@ def _main_claims(paper: Paper, judged: Sequence[Judged]) -> Iterator[str]:
         return
     yield "| main claim | printed | ours, 95 % interval | setting | direction | size |\n|---|--:|--:|---|---|---|\n"
     for entry in claims:
-        key = next(iter(drawn(entry)), None)
+        key = min(drawn(entry), key=lambda part: part.printed or 0.0, default=None)
         printed, ours = "", "" if entry.evidence is None else entry.measured
         if key is not None:
-            compared = key.says.rpartition(": ")[2]  # without the name of the study
-            several = f"<br>{cell(compared)}" if entry.evidence is not None and len(entry.evidence.parts) > 1 else ""
+            several = (
+                f"<br>{cell(readable(key.says, paper))}"
+                if entry.evidence is not None and len(entry.evidence.parts) > 1
+                else ""
+            )
             printed, ours = f"{key.printed:+.3g}", f"{key.ours()}{several}"
         setting = "not run" if entry.evidence is None else "stand-in" if entry.stand_in else "same"
         cells = (cell(entry.statement.says), printed, cell(ours), setting, _direction(entry), entry.size)
         yield f"| {' | '.join(cells)} |\n"
     if any(drawn(entry) for entry in claims):
-        caption = "Ours as a share of the paper's effect, with 95 % intervals that end at twice it; hollow a stand-in"
-        yield f"\n![{caption}]({FOREST.format(paper.stem)})\n"
+        yield f"\n![{_SHARES}]({FOREST.format(paper.stem)})\n"
     yield (
         "\nOf several comparisons the one with the smallest printed effect stands here; every one stands in "
         f"[a CSV]({COMPARISONS.format(paper.stem)}), in the order of the statements below.\n\n"
@@ -323,43 +330,83 @@ def _direction(entry: Judged) -> str:
 
 
 def forest(paper: Paper, judged: Sequence[Judged]) -> Chart | None:
-    """One line for each comparison of the main claims that has a printed effect: ours divided by it."""
-    rows = [
-        {
-            "claim": part.says.removeprefix(f"{paper.stem.replace('_', '-')}-").replace(": ", ", ", 1)[:70],
-            "ours": _inside(part.difference or 0.0, part.printed),
-            "low": _inside(part.interval[0], part.printed),
-            "high": _inside(part.interval[1], part.printed),
-            "kind": "stand-in" if entry.stand_in else "same setting",
-        }
-        for entry in five(paper, judged)
-        for part in drawn(entry)
-        if part.interval is not None and part.printed
-    ]
-    if not rows:
+    """Below each main claim a line for each of its comparisons that has a printed effect: ours divided by it."""
+    claims = [(entry, parts) for entry in five(paper, judged) if (parts := drawn(entry))]
+    if not claims:
         return None
-    names = list(dict.fromkeys(row["claim"] for row in rows))
+    heads, rows, count = [], [], 0
+    for entry, parts in claims:
+        heads.append({"row": count, "text": plain(entry.statement.says)})
+        several = len({part.says.rpartition(": ")[0] for part in parts}) > 1
+        for place, part in enumerate(parts, 1):
+            printed, ends = part.printed or 1.0, part.interval or (0.0, 0.0)
+            ours, low, high = (value / printed for value in (part.difference or 0.0, *ends))
+            rows.append(
+                {
+                    "row": count + place,
+                    "compared": readable(part.says, paper, with_study=several),
+                    "numbers": f"{part.ours()}; printed {printed:+.3g}",
+                    "ours": ours,
+                    "low": _inside(low),
+                    "high": _inside(high),
+                    "kind": "stand-in" if entry.stand_in else "same setting",
+                    "beyond": [end for end, over in ((-_REACH, low < -_REACH), (_REACH, high > _REACH)) if over],
+                }
+            )
+        count += len(parts) + 2  # the claim above them, and an empty line below
     x = number("ours", title="share of the printed effect: 0 nothing, 1 as printed", domain=(-_REACH, _REACH))
-    y = {"field": "claim", "type": "nominal", "sort": names, "title": None, "axis": {"labelLimit": 420}}
-    fill = {
-        "field": "kind",
-        "type": "nominal",
-        "scale": {"domain": ["same setting", "stand-in"], "range": [INK, "white"]},
-    }
+    y = {"field": "row", "type": "ordinal", "axis": None, "scale": {"domain": list(range(count - 1))}}
+    kinds = {"domain": ["same setting", "stand-in"], "range": [INK, "white"]}
+    inside = [row for row in rows if abs(row["ours"]) <= _REACH]
+    arrows = [{"row": row["row"], "ours": end, "turn": math.copysign(90, end)} for row in rows for end in row["beyond"]]
+
+    def text(rows: Sequence[Row], field: str, place: float, **look: Any) -> Chart:
+        return marks("text", rows, {"x": {"value": place}, "y": y, "text": {"field": field}}, align="left", **look)
+
+    dot = {"x": x, "y": y, "fill": {"field": "kind", "type": "nominal", "scale": kinds, "title": None}}
+    angle = {"field": "turn", "type": "quantitative", "scale": None}
     layers = [
         rule_at(x=0.0),
         marks("rule", [{"x": 1.0}], {"x": {**x, "field": "x"}}, color=SOFT, strokeDash=[4, 3]),
         marks("rule", rows, {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y}, color=INK, strokeWidth=1.5),
-        marks("point", rows, {"x": x, "y": y, "fill": {**fill, "title": None}}, stroke=INK, size=55, opacity=1),
+        marks("point", arrows, {"x": x, "y": y, "angle": angle}, shape="triangle", filled=True, color=INK, size=40),
+        marks("point", inside, dot, stroke=INK, size=55, opacity=1),
+        text(heads, "text", -_LABELS, stroke="white", strokeWidth=6),  # no line goes through the words
+        text(heads, "text", -_LABELS),
+        text(rows, "compared", -_LABELS + 12, color=SOFT),
+        text(rows, "numbers", _WIDE + 14, color=SOFT),
     ]
-    return sized({"layer": layers}, 420, 17 * len(names) + 10)
+    return sized({"layer": layers}, _WIDE, _LINE * (count - 1))
 
 
-_REACH = 2.0  # printed effects to either side; what lies beyond is drawn at the edge
+_REACH = 2.0  # printed effects to either side; an arrow says that something lies beyond
+_WIDE, _LABELS, _LINE = 300, 405, 18  # pixels: the panel, what stands to the left of it, a line
 
 
-def _inside(value: float, printed: float | None) -> float:
-    return max(-_REACH, min(_REACH, value / (printed or 1.0)))
+def _inside(share: float) -> float:
+    return max(-_REACH, min(_REACH, share))
+
+
+_STUDY = re.compile(r"^(?P<study>[^:]*): ")
+# What papers call the functions and measures that a comparison names as recipes do.
+_NAMES = "ReLU GELU SiLU SmeLU Swish CRReLU PReLU ELU CELU SELU Mish TanhExp PolyNorm PolyReLU DiTAC KAF"
+_CALLED = {name.lower(): name for name in _NAMES.split()}
+_CALLED |= {"srelu": "S-ReLU", "leaky_relu": "LeakyReLU", "lambda_gelu": "λ-GELU", "squaf": "SQUAF"}
+_CALLED |= {"delta_1": "Δ₁", "delta_2": "Δ₂", "binary": "relative Δ₁", "log_loss": "log loss"}
+_CALLED |= {"auc": "AUC", "psnr": "PSNR", "mse": "mean squared error"}
+
+
+def readable(says: str, paper: Paper, *, with_study: bool = False) -> str:
+    """A comparison in the words of the papers, without the name of its study or with it.
+
+    >>> readable("smelu-table-1: smelu beta=2 lower than relu in delta_1", PAPERS[1], with_study=True)
+    'table 1: SmeLU β = 2 lower than ReLU in Δ₁'
+    """
+    study = match["study"] if (match := _STUDY.match(says)) else ""
+    words = re.sub(r"[a-z_]+[0-9]?", lambda word: _CALLED.get(word[0], word[0]), says[match.end() if match else 0 :])
+    words = words.replace("beta=", "β = ")
+    place = study.removeprefix(f"{paper.stem.replace('_', '-')}-").replace("-keras", " (Keras)").replace("-", " ")
+    return f"{place}: {words}" if place and (with_study or "=" in study) else words
 
 
 def comparisons(paper: Paper, judged: Sequence[Judged]) -> str:

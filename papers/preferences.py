@@ -19,6 +19,7 @@ from .statement import Evidence, Part, Statement, better, mean, statements_of
 GELU = "gelu"  # the label of the model's own activation in the recipes
 STORIES = "eafo-table-4-stories"  # the study that stands in for those with GPT-2
 _OWN = {STORIES: "silu"}  # the same label where it is another
+_OWN_TITLES = {"gelu": "GELU", "silu": "SiLU"}
 _STAND_IN = "a story model of 15 million parameters with gated SiLUs and pairs of HH in place of GPT-2, HH and SHP"
 
 
@@ -216,13 +217,14 @@ def _judge(table: PreferenceTable, study: Study) -> Evidence:
     """Every column at every beta."""
     parts: list[Part] = []
     numbers: dict[str, float] = {}
+    own = _OWN_TITLES[_OWN.get(study.name, GELU)]
     for beta, printed in table.values.items():
         for place, column in enumerate(table.columns):
             mine, theirs = (column.values(study, label, beta) for label in (table.label, GELU))
-            says = f"β = {beta}: {table.title} better than GELU in {column.head}"
+            says = f"β = {beta}: {table.title} better than {own} in {column.head}"
             effect = _effect(column, *(row[place] for row in printed))
             parts.append(better(says, mine or [], theirs or [], larger=column.larger, printed=effect))
-            for values, title in ((mine, table.title), (theirs, "GELU")):
+            for values, title in ((mine, table.title), (theirs, own)):
                 if values is not None:
                     numbers[f"{title} beta={beta} {column.name}"] = mean(values)
     return Evidence(parts, numbers=numbers)

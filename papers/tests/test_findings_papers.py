@@ -145,7 +145,12 @@ def test_a_small_gain_is_not_the_papers(tmp_path, digits):
     line = comparisons(paper("mollification"), [result]).splitlines()[1]
     assert line.startswith("srelu_is_best_in_convnext,mollification-table-2: srelu better than gelu in accuracy,3,")
     assert line.endswith(f",points,{compared.p:.2g},25,shown,smaller,2,same")
-    assert forest(paper("mollification"), [result]) is not None
+    chart = forest(paper("mollification"), [result])
+    assert chart is not None
+    drawn = {row["compared"]: row for layer in chart["layer"] for row in layer["data"]["values"] if "compared" in row}
+    first = drawn["S-ReLU better than GELU in accuracy"]
+    assert first["numbers"] == f"{compared.ours()}; printed +25"
+    assert first["ours"] == pytest.approx(compared.difference / 25.0)
     assert forest(paper("eafo"), [result]) is None
     # A comparison that was not run blocks nothing and counts for nothing.
     for path in (tmp_path / "mollification-table-2" / "trials").glob("*.json"):
