@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import processes
 import softknee as sk
 from language_files import WORDS
-from softknee.errors import ParameterError, RecipeError
+from softknee.errors import ParameterError, RecipeError, SoftkneeError
 from softknee.lab.data.text import Characters, from_bytes
 from softknee.lab.report import summarise
 from softknee.lab.studies.reading import read_recipe, to_yaml
@@ -155,13 +155,17 @@ def test_what_a_device_has_no_room_for_is_trained_in_parts(monkeypatch: pytest.M
 
     def small(self: JobContext, trial: Trial, values: tuple[dict[str, float], ...]) -> list:
         sizes.append(len(values))
-        if len(values) > 2:
+        if len(values) > room:
             raise torch.OutOfMemoryError("no room")
         return real(self, trial, values)
 
     monkeypatch.setattr(JobContext, "_train", small)
+    room = 2
     assert shared.do(job) == [pytest.approx(each, rel=1e-5) for each in together]
     assert sizes == [5, 2, 3, 1, 2]
+    room = 0
+    with pytest.raises(SoftkneeError, match=r"did not hold one training with swish.* go on with --resume"):
+        shared.do(job)
 
 
 @pytest.mark.parametrize(("device", "trainers"), [("cpu", 6), ("cuda", FEEDERS)])

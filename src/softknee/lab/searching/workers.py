@@ -89,7 +89,10 @@ class JobContext:
             return [f"not trained: {without_paths(str(error).partition('. ')[0])}"[:200]] * len(job.values)
         except torch.OutOfMemoryError:
             if len(job.values) == 1:
-                raise
+                raise SoftkneeError(
+                    f"The memory of {recipe.device} did not hold one training with {job.chosen.name}. Whole "
+                    "generations are kept: end other programs, or take fewer --processes, and go on with --resume."
+                ) from None
         torch.cuda.empty_cache()  # out of the handler, which holds what was too much
         middle = len(job.values) // 2
         halves = job.values[:middle], job.values[middle:]
