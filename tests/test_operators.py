@@ -131,3 +131,22 @@ def test_the_gradient_is_laid_out_as_tracers_are_promised(layout: str):
     (gradient,) = torch.ops.softknee.pointwise_backward.default(*arguments)
     (promised,) = operators._fake_backward(*arguments)
     assert gradient.stride() == promised.stride()
+
+
+def test_a_profiler_sees_the_operators_and_nobody_else_pays_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, x = sk.nn.SReLU(learn=True), torch.randn(64)
+    with torch.autograd.profiler.profile() as watched:
+        with torch.no_grad():
+            module(x)
+        module(x).sum().backward()
+    names = [event.name for event in watched.function_events]
+    assert (names.count("softknee::pointwise"), names.count("softknee::pointwise_backward")) == (2, 1)
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("an operator was called by its name")
+
+    monkeypatch.setattr(torch.ops.softknee.pointwise, "default", refuse)
+    monkeypatch.setattr(torch.ops.softknee.pointwise_backward, "default", refuse)
+    with torch.no_grad():
+        module(x)
+    module(x).sum().backward()

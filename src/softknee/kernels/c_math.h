@@ -41,7 +41,12 @@ INLINE float maximum(float a, float b) {
 INLINE float minimum(float a, float b) {
     return __builtin_constant_p(b) ? where(a > b, b, a) : where((a < b) | (a != a), a, b);
 }
+#ifdef __aarch64__
+/* Its instructions for the larger and the smaller pass over NaN, which is put back. */
+INLINE float clip(float u, float low, float high) { return where(u == u, __builtin_fminf(__builtin_fmaxf(u, low), high), u); }
+#else
 INLINE float clip(float u, float low, float high) { return minimum(maximum(u, low), high); }
+#endif
 INLINE float unit(float u) { return clip(u, 0.0f, 1.0f); }
 INLINE float clip_unit(float u) { return clip(u, -1.0f, 1.0f); }
 INLINE float ramp(float u) { return where(u < 0.0f, 0.0f, u); }

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad, profiler
+from torch.nn import Parameter
 
 from .. import torch_compat
 from ..errors import InputError, ParameterError
@@ -109,8 +111,9 @@ def _functions(act: Activation) -> tuple[Any, Any]:
     def value(x: Tensor, params: Sequence[Tensor]) -> Tensor:
         if not ordinary(x):
             return operators.own(plain.value(act, x, params), x)
+        compute = torch.ops.softknee.pointwise.default if watched(x, *params) else operators.pointwise
         with torch._C._AutoDispatchBelowAutograd():
-            return torch.ops.softknee.pointwise.default(x, params, key)
+            return compute(x, params, key)
 
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         x, *params = ctx.saved_tensors
@@ -123,7 +126,9 @@ def _functions(act: Activation) -> tuple[Any, Any]:
         if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x) or batched(g):
             gradients = [along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True)]
         else:
-            made = iter(torch.ops.softknee.pointwise_backward.default(g, x, params, key, needs))
+            seen = watched(g, x, *params)
+            compute = torch.ops.softknee.pointwise_backward.default if seen else operators.pointwise_backward
+            made = iter(compute(g, x, params, key, needs))
             gradients = [next(made) if need else None for need in needs]
         return None, *(gradients if call is None else call.chained(gradients))
 
@@ -160,6 +165,17 @@ def _functions(act: Activation) -> tuple[Any, Any]:
         "jvp": jvp,
     }
     return _function(act, eager), _function(act, apart, generate_vmap_rule=True)
+
+
+def watched(*tensors: Tensor) -> bool:
+    """Whether the operators are called by their names: a profiler shows them, and the dispatcher has rules of its own
+    for some tensors, such as those that stand for their negative.
+
+    Else their functions are called, which takes 10 to 20 microseconds less.
+    """
+    return profiler._is_profiler_enabled or any(
+        type(t) not in (Tensor, Parameter) or t.is_meta or t.is_neg() or t._is_zerotensor() for t in tensors
+    )
 
 
 def batched(g: Tensor) -> bool:
@@ -270,9 +286,13 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
         differentiated = _wants_gradient(x, params) and not exporting()
         traced = traced_of(act)
         return (traced.function.apply if differentiated else traced.value)(x, *params)
-    if inplace and ordinary(x) and not _wants_gradient(x, params) and writable(x):
-        return operators.value_into(act, x, params)
-    return _apply(runtime_of(act), x, params)
+    runtime = runtime_of(act)
+    if ordinary(x) and not _wants_gradient(x, params):
+        if inplace and writable(x):
+            return operators.value_into(act, x, params)
+        if forward_ad._current_level < 0 and not watched(x, *params):
+            return operators.pointwise(x, params, act.key)
+    return _apply(runtime, x, params)
 
 
 def _wants_gradient(x: Tensor, params: Sequence[Tensor]) -> bool:
