@@ -308,12 +308,9 @@ def _main_claims(paper: Paper, judged: Sequence[Judged]) -> Iterator[str]:
         key = min(drawn(entry), key=lambda part: part.printed or 0.0, default=None)
         printed, ours = "", "" if entry.evidence is None else entry.measured
         if key is not None:
-            several = (
-                f"<br>{cell(readable(key.says, paper))}"
-                if entry.evidence is not None and len(entry.evidence.parts) > 1
-                else ""
-            )
-            printed, ours = f"{key.printed:+.3g}", f"{key.ours()}{several}"
+            one = entry.evidence is None or len(entry.evidence.parts) == 1
+            printed = f"{key.printed:+.3g}"
+            ours = key.ours() if one else f"{key.ours()}<br>{readable(key.says, paper)}"
         setting = "not run" if entry.evidence is None else "stand-in" if entry.stand_in else "same"
         cells = (cell(entry.statement.says), printed, cell(ours), setting, _direction(entry), entry.size)
         yield f"| {' | '.join(cells)} |\n"

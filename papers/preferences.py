@@ -18,8 +18,7 @@ from .statement import Evidence, Part, Statement, better, mean, statements_of
 
 GELU = "gelu"  # the label of the model's own activation in the recipes
 STORIES = "eafo-table-4-stories"  # the study that stands in for those with GPT-2
-_OWN = {STORIES: "silu"}  # the same label where it is another
-_OWN_TITLES = {"gelu": "GELU", "silu": "SiLU"}
+_OWN = {STORIES: "SiLU"}  # that activation where it is another; its label is in small letters
 _STAND_IN = "a story model of 15 million parameters with gated SiLUs and pairs of HH in place of GPT-2, HH and SHP"
 
 
@@ -39,7 +38,7 @@ class Column:
 
     def values(self, study: Study, label: str, beta: str) -> list[float] | None:
         """Of each seed, as the paper counts; None where one diverged."""
-        label = _OWN.get(study.name, label) if label == GELU else label
+        label = _OWN.get(study.name, label).lower() if label == GELU else label
         outcome = study.outcomes.get(label)
         task = None if outcome is None else outcome.trial.task
         name = task.measure(self.name, float(beta)) if isinstance(task, Preference) else self.name
@@ -217,7 +216,7 @@ def _judge(table: PreferenceTable, study: Study) -> Evidence:
     """Every column at every beta."""
     parts: list[Part] = []
     numbers: dict[str, float] = {}
-    own = _OWN_TITLES[_OWN.get(study.name, GELU)]
+    own = _OWN.get(study.name, "GELU")
     for beta, printed in table.values.items():
         for place, column in enumerate(table.columns):
             mine, theirs = (column.values(study, label, beta) for label in (table.label, GELU))

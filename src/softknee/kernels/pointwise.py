@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad, profiler
+from torch.autograd import profiler
 from torch.nn import Parameter
 
 from .. import torch_compat
@@ -21,7 +21,7 @@ from ..errors import InputError, ParameterError
 from ..registry import get
 from ..spec import Activation, Param, by_key, set_engine
 from . import operators, plain
-from .calls import Call, Calls, call_with_numbers, has_kernels
+from .calls import Call, Calls, call_with_numbers, has_kernels, has_memory, unwatched
 from .dispatch import beside_the_trace, choose, exporting, ordinary
 from .generate import torch_function
 from .layout import check_nested, like, sum_to_shape, values_of, writable
@@ -111,7 +111,7 @@ def _functions(act: Activation) -> tuple[Any, Any]:
     def value(x: Tensor, params: Sequence[Tensor]) -> Tensor:
         if not ordinary(x):
             return operators.own(plain.value(act, x, params), x)
-        compute = torch.ops.softknee.pointwise.default if watched(x, *params) else operators.pointwise
+        compute = torch.ops.softknee.pointwise.default if needs_dispatcher(x, *params) else operators.pointwise
         with torch._C._AutoDispatchBelowAutograd():
             return compute(x, params, key)
 
@@ -126,8 +126,8 @@ def _functions(act: Activation) -> tuple[Any, Any]:
         if torch.is_grad_enabled() or not ordinary(g) or not ordinary(x) or batched(g):
             gradients = [along(act, n, x, params, g) if need else None for n, need in zip(names, needs, strict=True)]
         else:
-            seen = watched(g, x, *params)
-            compute = torch.ops.softknee.pointwise_backward.default if seen else operators.pointwise_backward
+            by_name = needs_dispatcher(g, x, *params)
+            compute = torch.ops.softknee.pointwise_backward.default if by_name else operators.pointwise_backward
             made = iter(compute(g, x, params, key, needs))
             gradients = [next(made) if need else None for need in needs]
         return None, *(gradients if call is None else call.chained(gradients))
@@ -167,14 +167,12 @@ def _functions(act: Activation) -> tuple[Any, Any]:
     return _function(act, eager), _function(act, apart, generate_vmap_rule=True)
 
 
-def watched(*tensors: Tensor) -> bool:
-    """Whether the operators are called by their names: a profiler shows them, and the dispatcher has rules of its own
-    for some tensors, such as those that stand for their negative.
-
-    Else their functions are called, which takes 10 to 20 microseconds less.
+def needs_dispatcher(*tensors: Tensor) -> bool:
+    """Whether the operators are called by their names: a profiler shows them, and torch's dispatcher has rules of its
+    own for tensors without memory or that stand for their negative. Else their functions are called: that is quicker.
     """
     return profiler._is_profiler_enabled or any(
-        type(t) not in (Tensor, Parameter) or t.is_meta or t.is_neg() or t._is_zerotensor() for t in tensors
+        type(t) not in (Tensor, Parameter) or t.is_neg() or not has_memory(t) for t in tensors
     )
 
 
@@ -287,10 +285,10 @@ def call(act: Activation, x: Tensor, params: Sequence[Tensor], *, inplace: bool 
         traced = traced_of(act)
         return (traced.function.apply if differentiated else traced.value)(x, *params)
     runtime = runtime_of(act)
-    if ordinary(x) and not _wants_gradient(x, params):
-        if inplace and writable(x):
+    if not _wants_gradient(x, params):
+        if inplace and ordinary(x) and writable(x):
             return operators.value_into(act, x, params)
-        if forward_ad._current_level < 0 and not watched(x, *params):
+        if unwatched(x) and not needs_dispatcher(x, *params):
             return operators.pointwise(x, params, act.key)
     return _apply(runtime, x, params)
 
