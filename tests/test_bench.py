@@ -157,7 +157,10 @@ def test_the_clock_takes_turns_and_bounds_slow_calls(monkeypatch: pytest.MonkeyP
     assert isinstance(failed, ValueError)
     assert len(quick.device) == 8
     measured = order[-(8 + len(limited.device)) :]
-    assert measured == ["quick", "slow"] * 3 + ["quick"] * 5  # two fit into 0.05 s, and three are the least
+    rounds = list(zip(measured[:6:2], measured[1:6:2], strict=True))
+    assert all(sorted(each) == ["quick", "slow"] for each in rounds)  # two fit into 0.05 s, and three are the least
+    assert len({*rounds}) == 2  # once the one is first, once the other
+    assert measured[6:] == ["quick"] * 5
     assert limited.device == limited.host == pytest.approx([0.02] * 3)
     assert quick.device == pytest.approx([0.001] * 8)
 

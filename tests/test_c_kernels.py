@@ -227,11 +227,49 @@ def test_a_lazy_minus_is_a_minus():
     assert torch.equal(sk.nn.SReLU(inplace=True)(x), sk.get("srelu")(x.resolve_neg()))
 
 
-def test_parameters_of_channels_go_another_way():
-    act, x = sk.get("srelu"), numbers(64, 32, 17)
-    plan = compiled.why_not(act, x, [torch.full((32, 1), 0.5)])
-    assert "one number" in plan
-    assert torch.isfinite(act(x, delta=torch.full((32, 1), 0.5))).all()
+ROWS = {  # of the input, of the parameter
+    "channels": ((8, 24, 9, 7), (24, 1, 1)),
+    "channels last": ((8, 24, 9, 7), (1, 7)),
+    "replicas": ((5, 40, 33), (5, 1, 1)),
+    "long rows": ((3, c_source.CHUNK + 1001), (3, 1)),
+    "one row": ((LARGE,), (1,)),
+    "neurons": ((600, 24), (24,)),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_parameter_for_each_row(kind: str, threads: int):
+    """One of the parameters varies, the other does not; their sums are those of float64, in every run the same."""
+    shape, own = ROWS[kind]
+    act, x, g = sk.get("asymmetric_smelu"), numbers(*shape), numbers(*shape, seed=1)
+    choice, before = sk.explain(sk.nn.SReLU(), x), torch.get_num_threads()
+    assert choice.path == "compiled"
+    many = kind not in ("neurons", "channels last")
+    alpha, beta = numbers(*own, seed=2).abs() + 0.5, torch.tensor([0.75])
+    assert ("row" in compiled.why_not(act, x, [alpha, beta])) == (not many)
+    results = []
+    try:
+        torch.set_num_threads(threads)
+        for dtype in (F32, F32, F64):
+            inputs = [t.to(dtype).requires_grad_() for t in (x.clone(), alpha.clone(), beta.clone())]
+            results.append(run(act, inputs, g.to(dtype)))
+    finally:
+        torch.set_num_threads(before)
+    for result, again, exact in zip(*results, strict=True):
+        assert torch.equal(result, again)
+        torch.testing.assert_close(result.double(), exact, rtol=1e-5, atol=1e-5 * math.sqrt(x.numel() / exact.numel()))
+
+
+def test_a_sum_leaves_out_what_fills_a_vector_up():
+    """The slope by b is infinite at 0, which no element is."""
+    b = sk.spec.Param("b", 1.0)
+    act = sk.Activation("logarithm", b.symbol * sk.spec.parse("log(abs(x))"), params=(b,))
+    x = numbers(LEAST + 1).abs() + 0.1
+    assert_path(act, x)
+    value = torch.tensor([1.0], requires_grad=True)
+    (slope,) = torch.autograd.grad(act(x, b=value).sum(), value)
+    torch.testing.assert_close(slope, x.double().log().sum().float().reshape(1))
 
 
 # -- threads and processes ------------------------------------------------------------------------------------

@@ -527,3 +527,67 @@ def smelu_agrees_and_swish_predicts_better_online(study: Study) -> Evidence:
     most, by the relative delta 1; and the Swish and the SmeLU with the lowest mean log loss, by that."""
     losses = _beat(study, _best_loss(study, "swish"), [_best_loss(study, "smelu")], "log_loss")
     return Evidence([*_trades_better(study, "smelu", "swish"), *losses])
+
+
+# -- learned with the network: appendix B -----------------------------------------------------------------
+
+_NOT_PUBLIC = "the paper saw it in networks and data that it does not name, and prints no numbers"
+
+
+def _in_both(*, place: str, says: str) -> Callable[[Callable[[Study], Evidence]], tuple[Statement, ...]]:
+    """One statement for MNIST, and one for clicks, where the inputs are learned embeddings."""
+    cases = (
+        ("mnist", "smelu-appendix-b", "MNIST and an MLP with four layers of 256"),
+        ("clicks", "smelu-appendix-b-clicks", "7,200 rows of Criteo and layers of 512, 256 and 256"),
+    )
+
+    def made(decide: Callable[[Study], Evidence]) -> tuple[Statement, ...]:
+        return tuple(
+            statement(
+                name=f"{decide.__name__}_on_{data}",
+                place=place,
+                says=says,
+                needs=[study],
+                different=f"{_NOT_PUBLIC}; the comparisons were fixed before the study ran",
+                stand_in=setting,
+            )(decide)
+            for data, study, setting in cases
+        )
+
+    return made
+
+
+def _left_slopes(study: Study) -> list[list[float | None]]:
+    """The learned g_minus of each layer, from the input to the output, by seed."""
+    learned = study.outcomes["generalized"].parameters
+    return [list(way["end"]) for name, way in learned.items() if name.endswith(".g_minus")]
+
+
+@_in_both(
+    place="Section 4 and appendix B",
+    says="Learned for accuracy, the left slope of a generalized SmeLU is negative near the input, and closer to 0 near "
+    "the output.",
+)
+def layers_near_the_input_learn_a_negative_slope(study: Study) -> Evidence:
+    """The first layer's g_minus, which begins at 0, against 0; and its size in the last layer against the first, both
+    read from one trained model."""
+    slopes = _left_slopes(study)
+    first, last = ([None if end is None else abs(end) for end in slopes[place]] for place in (0, -1))
+    means = [statistics.mean(end for end in ends if end is not None) for ends in slopes]
+    parts = [
+        better(f"{study.name}: g_minus of the first layer is negative", slopes[0], 0.0, larger=False),
+        better(f"{study.name}: g_minus of the last layer is closer to 0", last, first, larger=False, paired=True),
+    ]
+    words = f"means from the first layer on: {', '.join(f'{mean:+.3f}' for mean in means)}"
+    return Evidence(parts, words, {f"layer {place}": mean for place, mean in enumerate(means)})
+
+
+@_in_both(
+    place="Appendix B",
+    says="Learned by the loss, a generalized SmeLU serves accuracy, and reproducibility is in conflict with that.",
+)
+def learning_serves_accuracy_and_not_reproducibility(study: Study) -> Evidence:
+    """The learned one against the SmeLU that it begins as, by the log loss; and that SmeLU against the learned one, by
+    delta 1."""
+    wanted = wins(study, "generalized", ["smelu"], "log_loss")
+    return Evidence([*wanted, *agrees_more(study, "smelu", ["generalized"])])

@@ -29,47 +29,77 @@ INLINE uint16_t to_float16(float value) {
     return (uint16_t)((size > 0x7F800000u ? 0x7E00u : bits) | sign);
 }
 
-typedef struct {
+/* A tensor in the order of its storage is (outer, channels, inner): rows of `inner` elements, one after another, of which
+   each has a channel. A piece is a part of a row, of CHUNK elements at most. */
+typedef struct Work {
     const void *g, *x;
     void *y;
-    double *sums; /* of each parameter, one per chunk */
-    int64_t n, chunks, next;
+    double *sums; /* of each parameter, one per piece */
+    int64_t rows, channels, inner, pieces, per_task, tasks, next; /* pieces of a row */
     int type;
-    float params[PARAMS + 1];
-    void (*chunk)(void *, int64_t);
+    unsigned steps; /* a bit for each parameter: whether it has a number for each channel */
+    const float *values[PARAMS + 1];
+    void (*piece)(const struct Work *, int64_t index, int64_t start, int64_t end, const float *params);
 } Work;
 
 /* GOMP_parallel of the OpenMP that torch has loaded, or NULL. */
 void (*parallel)(void (*)(void *), void *, unsigned, unsigned);
 
-static void take_chunks(void *argument) {
+static void take_tasks(void *argument) {
     Work *work = argument;
-    int64_t index;
-    while ((index = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED)) < work->chunks) work->chunk(work, index);
+    float params[PARAMS + 1];
+    int64_t task, all = work->rows * work->pieces;
+    while ((task = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED)) < work->tasks) {
+        int64_t last = (task + 1) * work->per_task < all ? (task + 1) * work->per_task : all;
+        for (int64_t index = task * work->per_task; index < last; ++index) {
+            int64_t row = index / work->pieces, channel = row % work->channels, part = index % work->pieces * CHUNK;
+            int64_t start = row * work->inner, end = work->inner - part < CHUNK ? work->inner : part + CHUNK;
+            for (int i = 0; i < PARAMS; ++i) params[i] = work->values[i][work->steps >> i & 1 ? channel : 0];
+            work->piece(work, index, start + part, start + end, params);
+        }
+    }
 }
 
 static void run(Work *work, unsigned threads) {
-    work->chunks = (work->n + CHUNK - 1) / CHUNK;
-    if (threads > work->chunks) threads = (unsigned)work->chunks;
-    if (threads > 1 && parallel) parallel(take_chunks, work, threads, 0);
-    else take_chunks(work);
+    work->pieces = (work->inner + CHUNK - 1) / CHUNK;
+    work->per_task = work->inner < CHUNK ? CHUNK / work->inner : 1;
+    work->tasks = (work->rows * work->pieces + work->per_task - 1) / work->per_task;
+    if (threads > work->tasks) threads = (unsigned)work->tasks;
+    if (threads > 1 && parallel) parallel(take_tasks, work, threads, 0);
+    else take_tasks(work);
 }
+
+/* Add up the sums over the pieces of each channel, in their order: parameter by parameter, the totals of all channels
+   then stand in the first places. */
+static void add_up(Work *work, int sums) {
+    int64_t all = work->rows * work->pieces, step = work->channels * work->pieces;
+    for (int i = 0; i < sums; ++i)
+        for (int64_t channel = 0; channel < work->channels; ++channel) {
+            double total = 0;
+            for (int64_t first = channel * work->pieces; first < all; first += step)
+                for (int64_t part = 0; part < work->pieces; ++part) total += work->sums[i * all + first + part];
+            work->sums[i * work->channels + channel] = total;
+        }
+}
+
+/* The elements of a block that are computed: whole vectors. */
+INLINE int whole(int count) { return (count + 15) & ~15; }
 
 /* A block as floats: in place where it can be, else in the buffer, filled up with zeros. */
 static const float *load(int type, const void *source, int64_t start, float *buffer, int count) {
     const uint16_t *halves = (const uint16_t *)source + start;
     const float *floats = (const float *)source + start;
-    if (type == FLOAT32 && count == BLOCK) return floats;
+    if (type == FLOAT32 && count == whole(count)) return floats;
     if (type == FLOAT32) memcpy(buffer, floats, count * sizeof(float));
     else if (type == BFLOAT16) for (int i = 0; i < count; ++i) buffer[i] = from_bfloat16(halves[i]);
     else for (int i = 0; i < count; ++i) buffer[i] = from_float16(halves[i]);
-    for (int i = count; i < BLOCK; ++i) buffer[i] = 0.0f;
+    for (int i = count; i < whole(count); ++i) buffer[i] = 0.0f;
     return buffer;
 }
 
 /* Where the results of a block can be written as floats. */
 static float *place(int type, void *target, int64_t start, float *buffer, int count) {
-    return type == FLOAT32 && count == BLOCK && target ? (float *)target + start : buffer;
+    return type == FLOAT32 && count == whole(count) && target ? (float *)target + start : buffer;
 }
 
 static void store(int type, void *target, int64_t start, const float *buffer, int count) {
@@ -79,15 +109,4 @@ static void store(int type, void *target, int64_t start, const float *buffer, in
     if (type == FLOAT32) memcpy(floats, buffer, count * sizeof(float));
     else if (type == BFLOAT16) for (int i = 0; i < count; ++i) halves[i] = to_bfloat16(buffer[i]);
     else for (int i = 0; i < count; ++i) halves[i] = to_float16(buffer[i]);
-}
-
-static double sum_block(float *terms, int count) {
-    double lanes[32];
-    for (int i = count; i < BLOCK; ++i) terms[i] = 0.0f;
-    for (int lane = 0; lane < 32; ++lane) lanes[lane] = terms[lane];
-    for (int i = 32; i < BLOCK; i += 32)
-        for (int lane = 0; lane < 32; ++lane) lanes[lane] += terms[i + lane];
-    for (int half = 16; half; half /= 2)
-        for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-    return lanes[0];
 }

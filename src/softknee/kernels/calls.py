@@ -2,8 +2,8 @@
 
 A `Call` is made for one layout of the input (shape, strides, type, device) and for certain tensors or numbers as
 parameters. Where the next input is such a one and nothing watches (no tracer, mode, transform or profiler), the call
-launches the fused kernel and does nothing else; raw parameters go into it as they are. Everything else takes the
-general way in `pointwise`.
+launches the fused kernel, on a CPU the compiled one, and does nothing else; raw parameters go into it as they are.
+Everything else takes the general way in `pointwise`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from torch.autograd import forward_ad, profiler
 from torch.nn import Parameter
 
 from ..spec import Activation, Constraint
-from ..spec.printers import TORCH
-from . import operators, torch_math
+from ..spec.printers import TORCH, lift_bodies
+from . import compiled, operators, torch_math
+from .compiled import CompiledPlan
 from .dispatch import interpreting
 from .fused import FusedPlan, current_device, current_stream, new_on_gpu, scratch_for
 from .generate import load
@@ -30,7 +31,7 @@ from .inverse import Inverse
 from .launch import Handle
 from .layout import writable
 from .plain import working_type
-from .triton_source import NUMBER, Source, lift_bodies
+from .triton_source import NUMBER, Source
 
 _MOST_CALLS = 256  # of one module or definition; a program that sees ever new shapes must not grow for ever
 _NONE: Mapping[str, Any] = {}
@@ -63,8 +64,8 @@ def unwatched(x: Tensor) -> bool:
 
 
 def has_kernels(x: Any) -> bool:
-    """Whether there may be a fused kernel for such a tensor: cheap, for the many that have none."""
-    return type(x) is Tensor and (x.is_cuda or _INTERPRETED) and not x.is_nested
+    """Whether there may be kernels for such a tensor: cheap, for the many that have none."""
+    return type(x) is Tensor and (x.is_cuda or _INTERPRETED or compiled.may_serve(x)) and not x.is_nested
 
 
 class Call:
@@ -87,7 +88,7 @@ class Call:
     def __init__(
         self,
         act: Activation,
-        plan: FusedPlan,
+        plan: FusedPlan | CompiledPlan,
         x: Tensor,
         *,
         tensors: Sequence[Tensor] = (),
@@ -95,7 +96,8 @@ class Call:
         numbers: Sequence[float] = (),
         function: Any = None,
     ) -> None:
-        self.act, self.plan, self.sources = act, plan, plan.sources
+        self.act, self.sources = act, plan.sources
+        self.plan: Any = plan  # a FusedPlan where there are sides
         # In C; what Function.apply does in Python before it is for torch.func's transforms.
         function = super(torch.autograd.Function, act.derived.runtime.eager if function is None else function)
         self.apply = function.apply
@@ -233,6 +235,9 @@ class Call:
     ) -> tuple[Tensor | None, ...]:
         """The gradients by the plan itself, which sees to whatever is not as it is at most times."""
         plan, needed = self.plan, self.needs(needs[1:])
+        if isinstance(plan, CompiledPlan):
+            made = iter(plan.backward(g, x, self.tensors, needed, self.numbers))
+            return None, *[next(made) if need else None for need in needs[1:]]
         made = iter(plan.backward(g, x, self.tensors, needed, self.numbers, sides))
         launch, (count, programs) = plan.backwards[needed]
         kinds = {t.dtype for t, need in zip(self.trained, needs[2:], strict=True) if need}
@@ -314,7 +319,7 @@ def call_with_tensors(
 ) -> Call | None:
     """The call with a module's tensors (of the parameters, then of anchors), which have these names in it.
 
-    None where something watches or there is no fused kernel. The definition has been prepared. With an `inverse` the
+    None where something watches or there is no kernel. The definition has been prepared. With an `inverse` the
     output is saved, by this `function`.
     """
     if not unwatched(x) or x.layout != torch.strided or x.numel() == 1:
@@ -326,7 +331,7 @@ def call_with_tensors(
     if any(anchor.requires_grad for anchor in tensors[len(sources) :]):
         return None
     plan = operators.find_plan(x, tensors[: len(sources)], act.key, sources, inverse)
-    if not isinstance(plan, FusedPlan):
+    if isinstance(plan, str) or (inverse is not None and isinstance(plan, CompiledPlan)):
         return None
     return Call(act, plan, x, tensors=tensors, names=names, function=function)
 
@@ -336,4 +341,4 @@ def call_with_numbers(act: Activation, x: Tensor, numbers: Sequence[float]) -> C
     if not unwatched(x) or x.layout != torch.strided or x.numel() == 1:
         return None
     plan = operators.find_plan(x, (), act.key, (NUMBER,) * len(numbers))
-    return Call(act, plan, x, numbers=numbers) if isinstance(plan, FusedPlan) else None
+    return None if isinstance(plan, str) else Call(act, plan, x, numbers=numbers)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import itertools
 import os
 import platform
 import shutil
@@ -22,6 +23,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,11 +32,13 @@ from ..errors import DefinitionError
 from ..spec import Activation
 from ..spec.activation import once_per_definition
 from . import c_source
-from .layout import storage_order
+from .layout import find_pattern, storage_order
+from .triton_source import Source
 
 # Below this a call is mostly Python; plain operations serve it, and no compiler is started for it. The rule looks at
 # the size alone, so that the bits of a result do not depend on what was compiled before.
-SMALLEST = 1 << 14
+SMALLEST = 1 << 12
+SHORTEST = 16  # a row of fewer elements does not fill a vector
 _PARALLEL_FROM = 1 << 15
 _MOST_PARAMS = 32
 _SECONDS = 60.0
@@ -68,50 +72,96 @@ def why_not(act: Activation, x: Tensor, params: Sequence[Tensor]) -> str:
         return f"compiled kernels compute in float32, and the input is {x.dtype}"
     if x.numel() < SMALLEST:
         return f"compiled kernels serve tensors of {SMALLEST:,} elements and more"
-    if any(p.numel() != 1 for p in params):
-        return "compiled kernels take one number for each parameter"
+    pattern = find_pattern(x, params)
+    if pattern is None or (pattern.channels > 1 and pattern.inner < SHORTEST):
+        return f"compiled kernels take one number for each parameter, or for a row of at least {SHORTEST} elements"
     library = _library(act)
     return library if isinstance(library, str) else ""
 
 
+def may_serve(x: Tensor) -> bool:
+    """Whether compiled kernels could take such a tensor if they were asked."""
+    return x.is_cpu and x.dtype in c_source.TYPES and x.numel() >= SMALLEST
+
+
 class CompiledPlan:
-    """A call of the compiled kernels on tensors of one layout."""
+    """A call of the compiled kernels on tensors of one layout.
 
-    def __init__(self, act: Activation, x: Tensor, params: Sequence[Tensor]) -> None:
-        library = _library(act)
+    `sources` says what stands for each parameter, by default a tensor with its value. The tensors of a call are those
+    of the parameters, in their order, and then the anchors; `numbers` are for the parameters that are numbers.
+    """
+
+    index = None  # of a GPU
+    forward_launch = None  # a C function has nothing to keep
+
+    def __init__(self, act: Activation, x: Tensor, params: Sequence[Tensor], sources: tuple[Source, ...] = ()) -> None:
+        library, pattern = _library(act), find_pattern(x, params)
+        assert pattern is not None
         assert not isinstance(library, str)
-        self.library = library
+        self.library, self.pattern = library, pattern
+        self.flat = pattern.channels == 1
+        self.sources = sources or (None,) * len(act.params)
+        lifted = [p.constraint.lifted for p in act.params]
+        self.raw = [source is not None for source in itertools.compress(self.sources, lifted)]
         self.dense = storage_order(x) is not None
-        self.type = c_source.TYPES.index(x.dtype)
+        self.shape = tuple(x.shape)
         self.n = x.numel()
-        self.sums = len(params) * -(-self.n // c_source.CHUNK)
+        rows, steps = pattern.outer * pattern.channels, sum((p.numel() != 1) << i for i, p in enumerate(params))
+        self.layout = c_source.TYPES.index(x.dtype), rows, pattern.channels, pattern.inner, steps
+        self.scratch = ctypes.c_double * (len(act.params) * rows * -(-pattern.inner // c_source.CHUNK))
 
-    def forward(self, x: Tensor, params: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, tensors: Sequence[Tensor], numbers: Sequence[float] = (), out: Tensor | None = None
+    ) -> Tensor:
         """The value, in a tensor that lies in memory as x does (or in `out`, which may be x itself)."""
         x = x if self.dense else x.contiguous()
         y = torch.empty_like(x) if out is None else out
-        numbers = [p.float() for p in params]
-        rest = self.type, self.n, self._threads(), *[p.data_ptr() for p in numbers]
-        self.library.forward(x.data_ptr(), y.data_ptr(), *rest)
+        held, pointers = self._parameters(tensors, numbers)
+        self.library.forward(x.data_ptr(), y.data_ptr(), *self.layout, self._threads(), *pointers)
+        del held
         return y
 
-    def backward(self, g: Tensor, x: Tensor, params: Sequence[Tensor], needs: Sequence[bool]) -> list[Tensor]:
-        """The gradients that are needed: of x, and of each parameter the sum."""
+    def backward(
+        self,
+        g: Tensor,
+        x: Tensor,
+        tensors: Sequence[Tensor],
+        needs: Sequence[bool],
+        numbers: Sequence[float] = (),
+    ) -> list[Tensor]:
+        """The gradients that are needed: of x, and of each parameter the sums."""
         x = x if self.dense else x.contiguous()
         if g.stride() != x.stride() or g.dtype != x.dtype:
             g = torch.empty_like(x).copy_(g)
         dx = torch.empty_like(x) if needs[0] else None
         target = None if dx is None else dx.data_ptr()
         grads = [] if dx is None else [dx]
-        numbers = [p.float() for p in params]
-        rest = self.type, self.n, self._threads(), *[p.data_ptr() for p in numbers]
+        held, pointers = self._parameters(tensors, numbers)
+        rest = *self.layout, self._threads(), *pointers
         if not any(needs[1:]):
             self.library.backward_x(g.data_ptr(), x.data_ptr(), target, None, *rest)
             return grads
-        sums = torch.empty(self.sums, dtype=torch.float64)
-        self.library.backward_all(g.data_ptr(), x.data_ptr(), target, sums.data_ptr(), *rest)
-        wanted = [(i, p) for i, (p, need) in enumerate(zip(params, needs[1:], strict=True)) if need]
-        return grads + [sums[i].to(p.dtype).reshape(p.shape) for i, p in wanted]
+        sums = self.scratch()
+        self.library.backward_all(g.data_ptr(), x.data_ptr(), target, ctypes.addressof(sums), *rest)
+        del held
+        wanted = [(i, p) for i, (p, need) in enumerate(zip(tensors, needs[1:], strict=False)) if need]
+        if self.flat:
+            return grads + [torch.full(p.shape, sums[i], dtype=p.dtype) for i, p in wanted]
+        totals = torch.frombuffer(sums, dtype=torch.float64)[: len(self.sources) * self.pattern.channels]
+        totals = totals.view(len(self.sources), -1)
+        return grads + [self.pattern.restore(totals[i], p) for i, p in wanted]
+
+    def _parameters(self, tensors: Sequence[Tensor], numbers: Sequence[float]) -> tuple[Any, list[int | None]]:
+        """What holds the parameters as float32, and the pointers to them and to the anchors that there may be."""
+        if numbers:
+            held = (ctypes.c_float * len(numbers))(*numbers)
+            first = ctypes.addressof(held)
+            return held, [*range(first, first + 4 * len(numbers), 4), *[None] * len(self.raw)]
+        held = [tensor.float() if self.flat else self.pattern.flat(tensor).float() for tensor in tensors]
+        pointers = [tensor.data_ptr() for tensor in held]
+        count = len(self.sources)
+        anchors = iter(pointers[count:])
+        return held, [*pointers[:count], *[next(anchors) if raw else None for raw in self.raw]]
 
     def _threads(self) -> int:
         return torch.get_num_threads() if self.n >= _PARALLEL_FROM and not _process.forked else 1
@@ -160,7 +210,9 @@ def _build(act: Activation) -> ctypes.CDLL | str:
     except (OSError, RuntimeError) as error:  # a folder that cannot be written or found, a library that does not load
         return f"the compiled kernels could not be stored or loaded: {error}"
     pointer = ctypes.c_void_p
-    rest = [ctypes.c_int, ctypes.c_int64, ctypes.c_uint, *[pointer] * len(act.params)]
+    anchors = sum(p.constraint.lifted for p in act.params)
+    sizes = [ctypes.c_int, *[ctypes.c_int64] * 3, *[ctypes.c_uint] * 2]
+    rest = [*sizes, *[pointer] * (len(act.params) + anchors)]
     for name in ("forward", "backward_x", *(["backward_all"] if act.params else [])):
         function = getattr(library, name)
         function.argtypes = [*[pointer] * (2 if name == "forward" else 4), *rest]

@@ -38,8 +38,8 @@ def find_plan(
 ) -> Plan:
     """How such tensors are computed.
 
-    `sources` says what the kernels of a GPU are given for each parameter, where it is not the tensor of its value; with
-    an `inverse` they are those that save the output.
+    `sources` says what the kernels are given for each parameter, where it is not the tensor of its value; with an
+    `inverse` those of a GPU save the output.
     """
     layout = (
         x.shape,
@@ -60,7 +60,7 @@ def find_plan(
         if path == "fused":
             plan = FusedPlan(act, x, params, sources, inverse)
         else:
-            plan = CompiledPlan(act, x, params) if path == "compiled" else path
+            plan = CompiledPlan(act, x, params, sources) if path == "compiled" else path
         plans[layout] = plan
     return plan
 

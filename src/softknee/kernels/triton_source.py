@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..spec import Activation, Constraint
-from ..spec.algebra import sympy
-from ..spec.emit import PARAMETER, Dialect, Emitter, Local
-from ..spec.printers import TRITON, Body, body, expressions_body, split_slopes
+from ..spec.emit import PARAMETER, Emitter
+from ..spec.printers import TRITON, Body, body, expressions_body, lift_bodies, split_slopes
 
 Index = tuple[str, ...]
 # What a flat kernel is given for a parameter: a pointer to its value (None), a number (NUMBER), or pointers to a raw
@@ -32,15 +31,6 @@ def _device_function(act: Activation, name: str, code: Body) -> str:
     names = ", ".join(["x", *(PARAMETER + p.name for p in act.params)])
     lines = ["@triton.jit", f"def {name}({names}):", *(f"    {line}" for line in code.lines)]
     return "\n".join([*lines, f"    return {', '.join(code.results)}", ""])
-
-
-def lift_bodies(constraint: Constraint, dialect: Dialect) -> tuple[Body, Body]:
-    """The effective value of `raw` beside `anchor`, and its derivative by `raw`."""
-    raw, anchor = Local("raw", real=True), Local("anchor", real=True)
-    formula = constraint.lift_formula(raw, anchor)
-    emitters = [Emitter(dialect, [expr]) for expr in (formula, sympy.diff(formula, raw))]
-    value, slope = (Body(tuple(emitter.lines), tuple(emitter.names)) for emitter in emitters)
-    return value, slope
 
 
 def lift(constraint: Constraint, name: str, slope: bool) -> str:

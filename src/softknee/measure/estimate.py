@@ -11,6 +11,7 @@ than the variance.)
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -89,7 +90,7 @@ def score(
     """
     check_level(level)
     values = torch.as_tensor(each, dtype=torch.float64).cpu()
-    models, mean = len(values), float(values.mean())
+    models, mean = len(values), statistics.fmean(values.tolist())  # exact, so that it is the same on every processor
     # A perfect prediction has an infinite PSNR, and distances to it say nothing.
     stdev = float(values.std()) if models > 1 and bool(values.isfinite().all()) else None
     interval = None
@@ -112,7 +113,7 @@ def jackknife(
     models = len(without)
     if models < FEWEST:
         return Estimate(value)
-    stdev = math.sqrt((models - 1) / models * float((without - without.mean()).square().sum()))
+    stdev = math.sqrt((models - 1) / models * float((without - statistics.fmean(without.tolist())).square().sum()))
     interval = _around(value, stdev, models - 1, level=level, bounds=bounds)
     return Estimate(value, stdev, interval, tuple(without.tolist()))
 

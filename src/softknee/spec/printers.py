@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from . import primitives as p
 from .activation import Activation
 from .algebra import Expr, sympy
+from .constraints import Constraint
 from .emit import PER_ELEMENT, Dialect, Emitter, Local, carries_nan, has_bare_u, share
 
 _SHARED = {
@@ -118,6 +119,15 @@ def expressions_body(
             text = f"{dialect.where}(x != x, x, {value})"
         results.append(text)
     return Body(tuple(lines), tuple(results))
+
+
+def lift_bodies(constraint: Constraint, dialect: Dialect) -> tuple[Body, Body]:
+    """The effective value of `raw` beside `anchor`, and its derivative by `raw`."""
+    raw, anchor = Local("raw", real=True), Local("anchor", real=True)
+    formula = constraint.lift_formula(raw, anchor)
+    emitters = [Emitter(dialect, [expr]) for expr in (formula, sympy.diff(formula, raw))]
+    value, slope = (Body(tuple(emitter.lines), tuple(emitter.names)) for emitter in emitters)
+    return value, slope
 
 
 def _inner(act: Activation, dialect: Dialect, *, clipped: bool) -> list[str]:

@@ -1,13 +1,14 @@
 """Times calls and counts what autograd holds, on a CPU and on a GPU, in a way that compares fairly.
 
 The calls to be compared take turns, one sample each per round, so that a change of the clock rate or of the
-load meets all of them alike. On a GPU the time is the device's own, between two events; a short wait queued
-before the first event lets the host run ahead, so that launching is not counted as work of the device (it is
-measured beside it, as `host`).
+load meets all of them alike; in each round in another order, as what came before decides what the caches hold.
+On a GPU the time is the device's own, between two events; a short wait queued before the first event lets the
+host run ahead, so that launching is not counted as work of the device (it is measured beside it, as `host`).
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,11 @@ from torch import Tensor
 from ...errors import ParameterError, did_you_mean, first_line
 from ...measure.record import Quantity, Record, without_paths
 
+try:
+    import resource
+except ImportError:  # Windows has none
+    resource = None
+
 # A GPU's second-level cache holds 50 MiB or so; writing several times that leaves nothing else in it.
 _FLUSH_BYTES = 256 * 2**20
 # Clock cycles per second assumed for the wait that is queued ahead; a GPU is rather slower, and waits longer.
@@ -29,15 +35,19 @@ _FEWEST_SAMPLES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Samples:
-    """The times of one call in seconds: on the device, and for the host to issue it."""
+    """The times of one call in seconds: on the device, and for the host to issue it.
+
+    On a CPU `faults` are the pages of memory that the system had to provide meanwhile.
+    """
 
     device: tuple[float, ...]
     host: tuple[float, ...]
+    faults: tuple[int, ...]
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[float, float]]) -> Samples:
-        device, host = zip(*pairs, strict=True)
-        return cls(device=device, host=host)
+    def of(cls, samples: Sequence[tuple[float, float, int]]) -> Samples:
+        device, host, faults = zip(*samples, strict=True)
+        return cls(device=device, host=host, faults=faults)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +63,12 @@ class Clock:
     def race(self, calls: Sequence[Callable[[], object]]) -> list[Samples | Exception]:
         """The samples of every call, taken in turns; a call that fails gives the exception it raised."""
         buffer = torch.empty(_FLUSH_BYTES, dtype=torch.int8, device=self.device) if self.flush else None
-        samples: list[list[tuple[float, float]]] = [[] for _ in calls]
+        samples: list[list[tuple[float, float, int]]] = [[] for _ in calls]
         errors: dict[int, Exception] = {}
         wanted = [1] * len(calls)  # until a call was warmed up
+        order, shuffle = list(enumerate(calls)), random.Random(0).shuffle
         for turn in range(self.repeats + 1):
-            for index, call in enumerate(calls):
+            for index, call in order:
                 if index in errors or turn > wanted[index]:
                     continue
                 try:
@@ -70,6 +81,7 @@ class Clock:
                     errors[index] = error
                     if self.device.type == "cuda":
                         torch.cuda.empty_cache()
+            shuffle(order)
         return [errors.get(index) or Samples.of(pairs) for index, pairs in enumerate(samples)]
 
     def _warm_up(self, call: Callable[[], object]) -> float:
@@ -87,12 +99,13 @@ class Clock:
         call()
         return now(self.device) - start
 
-    def _sample(self, call: Callable[[], object], buffer: Tensor | None) -> tuple[float, float]:
+    def _sample(self, call: Callable[[], object], buffer: Tensor | None) -> tuple[float, float, int]:
         if self.device.type != "cuda":
+            faults = _page_faults()
             start = time.perf_counter()
             call()
             seconds = time.perf_counter() - start
-            return seconds, seconds
+            return seconds, seconds, _page_faults() - faults
         if buffer is not None:
             buffer.zero_()
         torch.cuda.synchronize(self.device)
@@ -108,7 +121,11 @@ class Clock:
             host = time.perf_counter() - start
             last.record()
         torch.cuda.synchronize(self.device)
-        return first.elapsed_time(last) / 1e3, host
+        return first.elapsed_time(last) / 1e3, host, 0
+
+
+def _page_faults() -> int:
+    return 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def check_settings(settings: Any, *names: str) -> None:

@@ -7,6 +7,7 @@ group of rows is measured beside a copy of its own, in the same run and in turns
 from __future__ import annotations
 
 import gc
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,11 +65,13 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         rows=rows,
         baseline=BASELINE,
         settings=chosen_settings(settings, "elements", "repeats", "seconds_per_call", "threads")
-        | {"input": "normal, mean 0, standard deviation 1"},
+        | {"input": "normal, mean 0, standard deviation 1"}
+        | {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")},
         notes=(
             "forward runs without autograd; forward_backward yields the gradients of x and all parameters",
             "held counts the bytes per element that autograd keeps for the backward pass, the input included",
             "on a GPU times are the device's own, between events; host is the time to issue one forward call",
+            "faults counts the pages of memory that the system provided during a call on a CPU",
         ),
     )
 
@@ -160,6 +163,8 @@ def _results(forward: Samples | Exception, step: Samples | Exception, copy: floa
     for name, samples in (("forward", forward), ("forward_backward", step)):
         if isinstance(samples, Samples):
             row[name] = Quantity.median([seconds / copy for seconds in samples.device], unit="x copy")
+            if any(samples.faults):
+                row[f"{name}_faults"] = Quantity.median(samples.faults, unit="pages")
     if isinstance(forward, Samples):
         row["host"] = Quantity.median([seconds * 1e6 for seconds in forward.host], unit="us")
     failures = {why_not(result): None for result in (forward, step) if isinstance(result, Exception)}

@@ -1,11 +1,12 @@
 """Prepared calls do what general ones do: gradients of any order, hooks, transforms, copies, changed parameters.
 
-Run with TRITON_INTERPRET=1 in the environment: Triton reads it when it is imported.
+They are those of a CPU's compiled kernels; with TRITON_INTERPRET=1 in the environment, which Triton reads when it is
+imported, those of the fused ones.
 """
 
 import copy
-import os
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,14 +15,30 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import softknee as sk
+from softknee.kernels import compiled, operators
+from softknee.kernels.dispatch import interpreting
 from softknee.kernels.pointwise import runtime_of
 
-if os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("Triton's interpreter is asked for with TRITON_INTERPRET=1.", allow_module_level=True)
+if not interpreting():
+    try:
+        compiled.compile_command()
+    except compiled.CompileError as error:
+        pytest.skip(f"There are no compiled kernels here: {error}.", allow_module_level=True)
 
 # One of each constraint, several parameters, one without a constraint, none at all.
 NAMES = ["srelu", "lambda_gelu", "crrelu_exact", "generalized_smelu", "crrelu", "relu"]
 each_name = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(autouse=True)
+def kernels_serve_small_tensors(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Those of a CPU, too; what was planned for such tensors before or is planned now is forgotten."""
+    monkeypatch.setattr(compiled, "SMALLEST", 1)
+    for name in (*NAMES, "prelu"):
+        operators._plans(sk.get(name)).clear()
+    yield
+    for name in (*NAMES, "prelu"):
+        operators._plans(sk.get(name)).clear()
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
@@ -29,7 +46,7 @@ def numbers(*shape: int, seed: int = 0) -> Tensor:
 
 
 def learned(name: str) -> Any:
-    """A module off its start, where raw values are 0; float64 never takes the fused kernels."""
+    """A module off its start, where raw values are 0; float64 never takes a kernel."""
     module = sk.nn.make(name, learn=True, **({"delta": 1.0} if name == "srelu" else {}))
     with torch.no_grad():
         for p in module.parameters():
