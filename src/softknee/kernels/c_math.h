@@ -22,12 +22,15 @@
 INLINE float from_bits(uint32_t bits) { float value; memcpy(&value, &bits, 4); return value; }
 INLINE uint32_t to_bits(float value) { uint32_t bits; memcpy(&bits, &value, 4); return bits; }
 
-#ifdef __aarch64__
-/* By bits: of a choice between numbers GCC turns the comparison round, which takes three more there for NaN's sake. */
-INLINE float where(int when, float a, float b) {
+/* By bits. Where several choices stand in one another, or ask about a parameter, GCC makes branches of `?:`, and the loop
+   around them becomes no vector instructions: 10 to 20 times slower. Elsewhere `?:` is the quicker by a tenth. */
+INLINE float pick(int when, float a, float b) {
     uint32_t mask = (uint32_t)-(when != 0);
     return from_bits((to_bits(a) & mask) | (to_bits(b) & ~mask));
 }
+#ifdef __aarch64__
+/* There GCC turns the comparison of a `?:` round, which takes three more instructions for NaN's sake. */
+INLINE float where(int when, float a, float b) { return pick(when, a, b); }
 #else
 INLINE float where(int when, float a, float b) { return when ? a : b; }
 #endif
@@ -51,7 +54,7 @@ INLINE float unit(float u) { return clip(u, 0.0f, 1.0f); }
 INLINE float clip_unit(float u) { return clip(u, -1.0f, 1.0f); }
 INLINE float ramp(float u) { return where(u < 0.0f, 0.0f, u); }
 INLINE float finite_left(float u) { return u < LOWEST ? LOWEST : u; }
-INLINE float line(float g, float u) { return g * (g == 0.0f ? clip(u, LOWEST, HIGHEST) : u); }
+INLINE float line(float g, float u) { return g * pick(g == 0.0f, clip(u, LOWEST, HIGHEST), u); }
 
 INLINE float exp_near(float r) { /* |r| <= log(2)/2, to 0.07 units (2^-23) */
     float p = 0.0013829185627400875f * r + 0.008368979208171368f;
@@ -139,15 +142,15 @@ INLINE float log_parts(float w, float u, float *s) {
 INLINE float log_whole(float k, float s) { return k * 0.6931471805599453f + (2.0f * s + 2.0f * s * s * s * log_series(s * s)); }
 
 INLINE float log(float u) {
-    float small = u < 1.17549435e-38f ? 8388608.0f : 1.0f, s, k = log_parts(u * small, u * small - 1.0f, &s);
-    float value = log_whole(small > 1.0f ? k - 23.0f : k, s);
-    return u > 0.0f ? (u > HIGHEST ? u : value) : u == 0.0f ? -__builtin_inff() : __builtin_nanf("");
+    int small = u < 1.17549435e-38f;
+    float w = u * pick(small, 8388608.0f, 1.0f), s, k = log_parts(w, w - 1.0f, &s);
+    float value = pick(u > HIGHEST, u, log_whole(pick(small, k - 23.0f, k), s));
+    return pick(u > 0.0f, value, pick(u == 0.0f, -__builtin_inff(), __builtin_nanf("")));
 }
 
 INLINE float log1p(float u) {
-    float s, k = log_parts(1.0f + u, u, &s), value = log_whole(k, s);
-    float outside = u == -1.0f ? -__builtin_inff() : u > 0.0f ? u : __builtin_nanf("");
-    return (u > -1.0f) & (u <= HIGHEST) ? value : outside;
+    float s, k = log_parts(1.0f + u, u, &s), value = pick(u > HIGHEST, u, log_whole(k, s));
+    return pick(u > -1.0f, value, pick(u == -1.0f, -__builtin_inff(), __builtin_nanf("")));
 }
 
 INLINE float log1p_minus_near(float u) {

@@ -49,6 +49,7 @@ _FLAGS = (
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fno-thread-jumps",
+    "-fno-tree-pre",
     "-fopenmp-simd",
     "-w",
     "-fPIC",
