@@ -160,6 +160,7 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     needed += ("squaf.training_every_squaf_overfits", "squaf.gains_in_decibels", "eafo.eps_turns_negative")
     needed += ("eafo.the_correction_helps", "eafo.the_correction_helps_augmented")
     needed += ("eafo.entropy_does_more_than_the_loss", "lambda_gelu.a_temperature_is_a_learning_rate")
+    needed += ("smelu.layers_near_the_input_learn_a_negative_slope_on_mnist",)
     if any(name not in judged or judged[name].evidence is None for name in needed):
         return
 
@@ -213,7 +214,9 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     yield (
         "**Where accuracy is all that counts, try a function that rises to the left**: a leaky ReLU with the slope "
         "-0.253, which a search found on MNIST, is [shown to be better](../docs/searches.md#in-another-network) than "
-        "ReLU and GELU in ViT-Tiny on CIFAR-10. It is in no paper."
+        "ReLU and GELU in ViT-Tiny on CIFAR-10. It is in no paper; but layers near the input learn it by themselves, as "
+        "the SmeLU paper says: g_minus on MNIST, "
+        f"{evidence('smelu.layers_near_the_input_learn_a_negative_slope_on_mnist')}."
     )
     yield (
         "**Do not expect much of lowering the entropy of activations while a network trains**: over the same "
