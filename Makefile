@@ -65,7 +65,7 @@ claims: $(VENV)/.test
 
 # The GPU kernels on a CPU. Triton reads the variable when it is imported, hence a process of its own.
 interpreter: $(VENV)/.test
-	TRITON_INTERPRET=1 $(PYTEST) tests/interpreter tests/test_prepared_calls.py
+	TRITON_INTERPRET=1 $(PYTEST) tests/interpreter tests/test_prepared_calls.py tests/test_squaf_kernels.py
 
 # The library alone, from its wheel, with the pinned torch and nothing else: a few functions stand for the zoo.
 test-core: $(VENV)/.test

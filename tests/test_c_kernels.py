@@ -32,7 +32,9 @@ from helpers import (
     tolerance,
 )
 from softknee.kernels import c_source, compiled
+from softknee.kernels.squaf import choose_path, squaf
 from softknee.spec import Activation
+from squaf_reference import parameters
 
 try:
     compiled.compile_command()
@@ -292,6 +294,38 @@ def test_a_sum_leaves_out_what_fills_a_vector_up():
     value = torch.tensor([1.0], requires_grad=True)
     (slope,) = torch.autograd.grad(act(x, b=value).sum(), value)
     torch.testing.assert_close(slope, x.double().log().sum().float().reshape(1))
+
+
+# -- SQUAF (test_squaf_kernels.py has the rest) --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 1), (5,)])
+@pytest.mark.parametrize("window", [5, None])
+def test_a_table_of_many_parts_and_any_number_of_threads(shape: tuple[int, ...], window: int | None):
+    x, g, p = numbers(3500, 3, 5), numbers(3500, 3, 5, seed=1), parameters(shape, k=4, dtype=F32)
+    assert choose_path(x)[0] == "compiled"
+
+    def run(dtype: torch.dtype) -> list[Tensor]:
+        inputs = [t.detach().to(dtype).requires_grad_() for t in (x, *p.values())]
+        value = squaf(inputs[0], **dict(zip(p, inputs[1:], strict=True)), window=window)
+        return [value.detach(), *torch.autograd.grad(value, inputs, g.to(dtype))]
+
+    before, runs = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            runs.append(run(F32))
+    finally:
+        torch.set_num_threads(before)
+    for result, *others, truth in zip(*runs, run(F64), strict=True):
+        assert all(torch.equal(result, other) for other in others)
+        torch.testing.assert_close(result.double(), truth, rtol=2e-5, atol=1e-5 * truth.abs().max().item())
+
+
+def test_a_table_that_is_too_large_takes_the_general_way():
+    p, x = parameters(k=2500, dtype=F32), numbers(LEAST)
+    exact = squaf(x.double(), **{name: t.double() for name, t in p.items()})
+    torch.testing.assert_close(squaf(x, **p).double(), exact, rtol=1e-5, atol=1e-5)
 
 
 # -- threads and processes ------------------------------------------------------------------------------------

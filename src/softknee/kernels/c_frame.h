@@ -1,4 +1,4 @@
-/* What every kernel of `c_source.py` is set into: types, threads, blocks. CHUNK and PARAMS are defined before it. */
+/* What every compiled kernel is set into: types, threads, blocks. */
 
 #define BLOCK 1024
 
@@ -29,57 +29,27 @@ INLINE uint16_t to_float16(float value) {
     return (uint16_t)((size > 0x7F800000u ? 0x7E00u : bits) | sign);
 }
 
-/* A tensor in the order of its storage is (outer, channels, inner): rows of `inner` elements, one after another, of which
-   each has a channel. A piece is a part of a row, of CHUNK elements at most. */
-typedef struct Work {
-    const void *g, *x;
-    void *y;
-    double *sums; /* of each parameter, one per piece */
-    int64_t rows, channels, inner, pieces, per_task, tasks, next; /* pieces of a row */
-    int type;
-    unsigned steps; /* a bit for each parameter: whether it has a number for each channel */
-    const float *values[PARAMS + 1];
-    void (*piece)(const struct Work *, int64_t index, int64_t start, int64_t end, const float *params);
-} Work;
-
 /* GOMP_parallel of the OpenMP that torch has loaded, or NULL. */
 void (*parallel)(void (*)(void *), void *, unsigned, unsigned);
 
+typedef struct {
+    void (*task)(const void *work, int64_t index);
+    const void *work;
+    int64_t tasks, next;
+} Queue;
+
 static void take_tasks(void *argument) {
-    Work *work = argument;
-    float params[PARAMS + 1];
-    int64_t task, all = work->rows * work->pieces;
-    while ((task = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED)) < work->tasks) {
-        int64_t last = (task + 1) * work->per_task < all ? (task + 1) * work->per_task : all;
-        for (int64_t index = task * work->per_task; index < last; ++index) {
-            int64_t row = index / work->pieces, channel = row % work->channels, part = index % work->pieces * CHUNK;
-            int64_t start = row * work->inner, end = work->inner - part < CHUNK ? work->inner : part + CHUNK;
-            for (int i = 0; i < PARAMS; ++i) params[i] = work->values[i][work->steps >> i & 1 ? channel : 0];
-            work->piece(work, index, start + part, start + end, params);
-        }
-    }
+    Queue *queue = argument;
+    int64_t index;
+    while ((index = __atomic_fetch_add(&queue->next, 1, __ATOMIC_RELAXED)) < queue->tasks) queue->task(queue->work, index);
 }
 
-static void run(Work *work, unsigned threads) {
-    work->pieces = (work->inner + CHUNK - 1) / CHUNK;
-    work->per_task = work->inner < CHUNK ? CHUNK / work->inner : 1;
-    work->tasks = (work->rows * work->pieces + work->per_task - 1) / work->per_task;
-    if (threads > work->tasks) threads = (unsigned)work->tasks;
-    if (threads > 1 && parallel) parallel(take_tasks, work, threads, 0);
-    else take_tasks(work);
-}
-
-/* Add up the sums over the pieces of each channel, in their order: parameter by parameter, the totals of all channels
-   then stand in the first places. */
-static void add_up(Work *work, int sums) {
-    int64_t all = work->rows * work->pieces, step = work->channels * work->pieces;
-    for (int i = 0; i < sums; ++i)
-        for (int64_t channel = 0; channel < work->channels; ++channel) {
-            double total = 0;
-            for (int64_t first = channel * work->pieces; first < all; first += step)
-                for (int64_t part = 0; part < work->pieces; ++part) total += work->sums[i * all + first + part];
-            work->sums[i * work->channels + channel] = total;
-        }
+/* Each task once, by so many threads. */
+static void run(void (*task)(const void *, int64_t), const void *work, int64_t tasks, unsigned threads) {
+    Queue queue = {.task = task, .work = work, .tasks = tasks};
+    if (threads > tasks) threads = (unsigned)tasks;
+    if (threads > 1 && parallel) parallel(take_tasks, &queue, threads, 0);
+    else take_tasks(&queue);
 }
 
 /* The elements of a block that are computed: whole vectors. */

@@ -34,9 +34,14 @@ def _file(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
+def frame() -> str:
+    """What every compiled kernel begins with: mathematics, types of tensors, threads."""
+    return _file("c_math.h") + _file("c_frame.h")
+
+
 def kernels(act: Activation) -> str:
     """The functions `forward`, `backward_x` (the gradient of x alone) and `backward_all` (every parameter's, too)."""
-    text = [_file("c_math.h"), f"#define CHUNK {CHUNK}\n#define PARAMS {len(act.params)}\n", _file("c_frame.h")]
+    text = [frame(), f"#define CHUNK {CHUNK}\n#define PARAMS {len(act.params)}\n", _file("c_rows.h")]
     text += [_lifts(p) for p in act.params if p.constraint.lifted]
     value = body(act, [()], C)
     text.append(_kernel(act, "c_forward.in", LINES=_statements(value), RESULT=_floats(value.results[0])))

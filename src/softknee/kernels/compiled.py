@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +69,22 @@ class CompileError(Exception):
 
 def why_not(act: Activation, x: Tensor, params: Sequence[Tensor]) -> str:
     """An empty string where the compiled kernels can compute this call, else why not; builds them at the first call."""
-    if x.dtype not in c_source.TYPES:
-        return f"compiled kernels compute in float32, and the input is {x.dtype}"
-    if x.numel() < SMALLEST:
-        return f"compiled kernels serve tensors of {SMALLEST:,} elements and more"
+    if reason := why_not_for(x):
+        return reason
     pattern = find_pattern(x, params)
     if pattern is None or (pattern.channels > 1 and pattern.inner < SHORTEST):
         return f"compiled kernels take one number for each parameter, or for a row of at least {SHORTEST} elements"
     library = _library(act)
     return library if isinstance(library, str) else ""
+
+
+def why_not_for(x: Tensor) -> str:
+    """The same as far as it lies in the input alone."""
+    if x.dtype not in c_source.TYPES:
+        return f"compiled kernels compute in float32, and the input is {x.dtype}"
+    if x.numel() < SMALLEST:
+        return f"compiled kernels serve tensors of {SMALLEST:,} elements and more"
+    return ""
 
 
 def may_serve(x: Tensor) -> bool:
@@ -118,7 +125,7 @@ class CompiledPlan:
         x = x if self.dense else x.contiguous()
         y = torch.empty_like(x) if out is None else out
         held, pointers = self._parameters(tensors, numbers)
-        self.library.forward(x.data_ptr(), y.data_ptr(), *self.layout, self._threads(), *pointers)
+        self.library.forward(x.data_ptr(), y.data_ptr(), *self.layout, threads_for(self.n), *pointers)
         del held
         return y
 
@@ -138,7 +145,7 @@ class CompiledPlan:
         target = None if dx is None else dx.data_ptr()
         grads = [] if dx is None else [dx]
         held, pointers = self._parameters(tensors, numbers)
-        rest = *self.layout, self._threads(), *pointers
+        rest = *self.layout, threads_for(self.n), *pointers
         if not any(needs[1:]):
             self.library.backward_x(g.data_ptr(), x.data_ptr(), target, None, *rest)
             return grads
@@ -164,11 +171,8 @@ class CompiledPlan:
         anchors = iter(pointers[count:])
         return held, [*pointers[:count], *[next(anchors) if raw else None for raw in self.raw]]
 
-    def _threads(self) -> int:
-        return torch.get_num_threads() if self.n >= _PARALLEL_FROM and not _process.forked else 1
 
-
-# -- one library per definition ------------------------------------------------------------------
+# -- libraries ------------------------------------------------------------------------------------
 
 
 class _Process:
@@ -193,6 +197,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_child)
 
 
+def threads_for(n: int) -> int:
+    """How many threads share so many elements."""
+    return torch.get_num_threads() if n >= _PARALLEL_FROM and not _process.forked else 1
+
+
 def _library(act: Activation) -> ctypes.CDLL | str:
     """The library of a definition, or why there is none."""
     with _process.lock:
@@ -203,13 +212,9 @@ def _library(act: Activation) -> ctypes.CDLL | str:
 def _build(act: Activation) -> ctypes.CDLL | str:
     if len(act.params) > _MOST_PARAMS:
         return f"compiled kernels take at most {_MOST_PARAMS} parameters"
-    try:
-        command = compile_command()
-        library = ctypes.CDLL(str(_compiled_file(command, c_source.kernels(act))))
-    except (CompileError, DefinitionError) as error:
-        return str(error)
-    except (OSError, RuntimeError) as error:  # a folder that cannot be written or found, a library that does not load
-        return f"the compiled kernels could not be stored or loaded: {error}"
+    library = load(lambda: c_source.kernels(act))
+    if isinstance(library, str):
+        return library
     pointer = ctypes.c_void_p
     anchors = sum(p.constraint.lifted for p in act.params)
     sizes = [ctypes.c_int, *[ctypes.c_int64] * 3, *[ctypes.c_uint] * 2]
@@ -218,7 +223,19 @@ def _build(act: Activation) -> ctypes.CDLL | str:
         function = getattr(library, name)
         function.argtypes = [*[pointer] * (2 if name == "forward" else 4), *rest]
         function.restype = None
-    pointer.in_dll(library, "parallel").value = _parallel()
+    return library
+
+
+def load(text: Callable[[], str]) -> ctypes.CDLL | str:
+    """The library of a text that begins with `c_source.frame()`, compiled where it is not in the cache; or why not."""
+    try:
+        with _process.lock:
+            library = ctypes.CDLL(str(_compiled_file(compile_command(), text())))
+    except (CompileError, DefinitionError) as error:
+        return str(error)
+    except (OSError, RuntimeError) as error:  # a folder that cannot be written or found, a library that does not load
+        return f"the compiled kernels could not be stored or loaded: {error}"
+    ctypes.c_void_p.in_dll(library, "parallel").value = _parallel()
     return library
 
 

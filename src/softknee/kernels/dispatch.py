@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from .. import torch_compat
@@ -79,6 +80,19 @@ def beside_the_trace(function: Any) -> Any:
 def exporting() -> bool:
     """Whether this call is traced by torch.export (or an exporter that builds on it) and not by torch.compile."""
     return torch_compat.is_exporting()
+
+
+def must_differentiate_through() -> bool:
+    """True where an opaque operator is in the way: in an export, and in forward-mode differentiation."""
+    # The level is -1 outside of any dual-number context; torch.func.jvp enters one as well.
+    return exporting() or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]
+
+
+def inside_transform() -> bool:
+    """True inside torch.func.grad, vjp or vmap, which need an autograd.Function in the operator's place."""
+    if torch.compiler.is_dynamo_compiling():
+        return False
+    return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore
 
 
 def choose(act: Activation, x: Tensor, params: Sequence[Tensor]) -> Choice:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, require_number
-from ..kernels.squaf.dispatch import inside_transform
+from ..kernels.dispatch import inside_transform
 from ..kernels.squaf.marginal import entropy_in_bits, squaf_marginal
 from .parameters import require_model
 from .squaf import SQUAF

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..dispatch import ordinary
-from .dispatch import must_differentiate_through
+from ..dispatch import must_differentiate_through, ordinary
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, Layout, arrange, as_stored, dense
 from .plain import (
     Window,

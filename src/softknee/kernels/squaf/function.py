@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...errors import InputError, ParameterError, did_you_mean
 from ...spec.soft_table import read_window
-from .dispatch import inside_transform, must_differentiate_through
+from ..dispatch import inside_transform, must_differentiate_through
 from .eager import squaf_on_grid_in_pieces
 from .op import SquafFunction, nth_derivative, squaf_derivative
 from .plain import compute_dtype, squaf_on_grid, squaf_plain

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ...errors import InputError, ParameterError
 from ...spec.soft_table import read_window
-from .dispatch import inside_transform, must_differentiate_through
+from ..dispatch import inside_transform, must_differentiate_through
 from .function import _common_shape, check_weights, squaf
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, dense
 from .op import gradient_rows

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..dispatch import exporting
-from .dispatch import inside_transform, must_differentiate_through
+from ..dispatch import exporting, inside_transform, must_differentiate_through
 from .eager import squaf_on_grid_in_pieces, symbols_on_grid_in_pieces
 from .function import check_grid, check_uniform, check_weights
 from .layout import Layout, arrange, as_stored, dense
@@ -228,7 +227,7 @@ def _choose(
         layout.fold_parameter(alpha),
         None if z is None else layout.fold_parameter(z, table=True),
     )
-    out = kernels_for(x).choose(layout.fold(x), seed, *rows, layout=layout, **how)
+    out = kernels_for(x, chosen=True).choose(layout.fold(x), seed, *rows, layout=layout, **how)
     return as_stored(layout.unfold(out), like=x)
 
 
@@ -256,7 +255,7 @@ def _step_backward(grad: Tensor, x: Tensor, q: Tensor, z: Tensor) -> Tensor:
     layout = arrange(x, parameter_shape=q.shape)
     folded = layout.fold(grad).contiguous()
     row = layout.fold_parameter(q)
-    dz = kernels_for(x).step_backward(folded, layout.fold(x), row, points=z.shape[-1], layout=layout)
+    dz = kernels_for(x, chosen=True).step_backward(folded, layout.fold(x), row, points=z.shape[-1], layout=layout)
     return layout.unfold_parameter(dz, like=z, table=True)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import eager
+from . import compiled, eager
 from .dispatch import choose_kernel
 from .eager import slopes, wide_dtype
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, Layout, arrange, as_stored, dense, only_wanted, wanted_of
@@ -159,9 +159,12 @@ def gradient_rows(
     return layout, (None if dx is None else as_stored(layout.unfold(dx), like=x), *sums)
 
 
-def kernels_for(x: Tensor) -> Any:
-    """The module whose functions compute x: `fused`, or `eager`."""
-    if x.numel() == 0 or choose_kernel(x)[0] != "fused":
+def kernels_for(x: Tensor, *, chosen: bool = False) -> Any:
+    """The module whose functions compute x: `fused`, `compiled` or `eager`; the second has none for chosen points."""
+    path = "plain" if x.numel() == 0 else choose_kernel(x)[0]
+    if path == "compiled" and not chosen:
+        return compiled
+    if path != "fused":
         return eager
     from . import fused
 

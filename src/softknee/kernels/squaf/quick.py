@@ -24,11 +24,11 @@ from torch.nn import Parameter
 
 from ...spec.constraints import Positive
 from ..calls import has_memory, unwatched
+from ..dispatch import must_differentiate_through
 from ..fused import current_device, current_stream, new_on_gpu, scratch_for
 from . import op
 from .cuda import launch, modes, soft
 from .cuda.launch import KINDS, Kernel, Prepared, compiled
-from .dispatch import must_differentiate_through
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, Layout, only_wanted, wanted_of
 from .op import Gradients
 from .symbols import draw_seed

@@ -1,20 +1,41 @@
-"""SQUAF's Triton kernels, run by Triton's interpreter on the CPU and held to the references of the plain
-form.
+"""SQUAF's kernels, held to the references of the plain form.
 
-Run with TRITON_INTERPRET=1 in the environment: Triton reads it when it is imported.
+They are those of a CPU, in C; with TRITON_INTERPRET=1 in the environment, which Triton reads when it is imported, those
+in Triton.
 """
 
-import os
+from types import ModuleType
 
 import pytest
 import torch
 from torch import Tensor
 
+from softknee.kernels import compiled
+from softknee.kernels.dispatch import interpreting
 from softknee.kernels.squaf import choose_path, squaf
 from squaf_reference import draw, worst_ratios
 
-if os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("Triton's interpreter is asked for with TRITON_INTERPRET=1.", allow_module_level=True)
+if not interpreting():
+    try:
+        compiled.compile_command()
+    except compiled.CompileError as error:
+        pytest.skip(f"There are no compiled kernels here: {error}.", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def kernels_serve_small_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "SMALLEST", 1)
+
+
+def kernels() -> ModuleType:
+    if interpreting():
+        from softknee.kernels.squaf import fused
+
+        return fused
+    from softknee.kernels.squaf import compiled as in_c
+
+    return in_c
+
 
 WINDOWS = [3, 5, 7, None]
 WEIGHTS = ["gaussian", "laplacian"]
@@ -42,12 +63,12 @@ def value_and_gradients(x: Tensor, p: dict[str, Tensor], grad: Tensor, **options
 
 
 def exact(x: Tensor, p: dict[str, Tensor], grad: Tensor, **options) -> list[Tensor]:
-    """The same in float64, which never takes the Triton kernels."""
+    """The same in float64, which never takes a kernel."""
     return value_and_gradients(x.double(), {name: t.double() for name, t in p.items()}, grad.double(), **options)
 
 
 def test_the_kernels_are_what_runs():
-    assert choose_path(torch.zeros(1))[0] == "fused"
+    assert choose_path(torch.zeros(1))[0] == ("fused" if interpreting() else "compiled")
     assert choose_path(torch.zeros(1, dtype=torch.float64))[0] == "plain"
 
 
@@ -177,7 +198,6 @@ def test_second_derivatives_pass_through_the_kernels():
 
 @pytest.mark.parametrize(("window", "weights"), [(5, "gaussian"), (None, "laplacian")])
 def test_only_the_wanted_gradients_are_written(window, weights):
-    from softknee.kernels.squaf import fused
     from softknee.kernels.squaf.layout import BY_ALPHA, BY_Q, BY_X, BY_Z, arrange
 
     x, grad, p = inputs(2, 3, 5), inputs(2, 3, 5, seed=3), parameters((3, 1))
@@ -185,9 +205,9 @@ def test_only_the_wanted_gradients_are_written(window, weights):
     rows = layout.fold_parameter(p["q"]), layout.fold_parameter(p["alpha"]), layout.fold_parameter(p["z"], table=True)
     how = {"layout": layout, "window": window or 0, "laplacian": weights == "laplacian"}
     folded, before = layout.fold(x), x.clone()
-    every = fused.backward(layout.fold(grad), folded, *rows, **how)
+    every = kernels().backward(layout.fold(grad), folded, *rows, **how)
     for choice in range(1, 16):
-        result = fused.backward(layout.fold(grad), folded, *rows, **how, wanted=choice)
+        result = kernels().backward(layout.fold(grad), folded, *rows, **how, wanted=choice)
         flags = (BY_X, BY_Q, BY_ALPHA, BY_Z)
         for item, whole, flag in zip(result, every, flags, strict=True):
             assert (item is not None) == bool(choice & flag)
