@@ -24,6 +24,10 @@ MODELS = {
     "a large model: a step of GPT-2, 8 x 1,024 tokens": RECORDS / "h200-model-gpt2.json",
 }
 CPU = RECORDS / "cpu-f32-1M.json"
+DESIGNED = {
+    "hardtanh_biweight.json": "hardtanh mollified by the biweight",
+    "relu_gaussian.json": "relu mollified by the gaussian",
+}
 SHOWN = ("srelu", "smelu", "generalized_smelu", "crrelu", "lambda_gelu", "swish", "mish", "softplus", "squaf")
 BRIEF = ("srelu", "smelu", "lambda_gelu", "crrelu", "squaf")  # one of each paper
 VARIANTS = ("softknee eager", "pseudocode eager", "pseudocode compiled")
@@ -58,6 +62,17 @@ def short_table() -> list[str]:
         lines.append(_beside(f"{what}, eager / compiled", rows, "step", "compiled_step"))
     lines.append(_beside("a CPU: 1M numbers in float32, one thread, forward and backward", cpu, "forward_backward"))
     return lines
+
+
+def cpu_table() -> list[str]:
+    """The lines of the table of a CPU: with compiled kernels and without, and the ratio to torch's GELU."""
+    compiled, plain = _by_function(CPU), _by_function(CPU.with_name("cpu-f32-1M-plain.json"))
+    gelu = compiled.pop("gelu")
+    lines = _head(["function", "compiled", "x torch's GELU", "`SOFTKNEE_CC=0`"])
+    for name, row in compiled.items():
+        ratios = " / ".join(f"{row[key].value / gelu[key].value:.2f}" for key in ("forward", "forward_backward"))
+        lines.append(f"| {DESIGNED.get(name, name)} | {_cell(row)} | {ratios} | {_cell(plain[name])} |")
+    return [*lines, f"| torch's own gelu | {_cell(gelu)} | 1.00 / 1.00 |  |"]
 
 
 def _by_function(path: Path) -> dict[str, Mapping[str, Any]]:
@@ -163,6 +178,7 @@ PARTS = {
     "speed": (ROOT / "README.md", short_table),
     "evidence": (ROOT / "README.md", evidence),
     "whole table": (DOCS / "speed.md", table),
+    "cpu table": (DOCS / "speed.md", cpu_table),
 }
 
 
