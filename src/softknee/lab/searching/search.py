@@ -36,7 +36,7 @@ from ..studies.examples import Examples
 from ..studies.reading import check, dump, find_file, find_recipe, read_recipe
 from ..studies.recipe import FIRST_SEARCH_SEED, Language, Recipe, Search
 from ..studies.runner import ENGINES, recipe_mapping, run_study, study_examples
-from ..studies.store import Description, Folder, RunStore, StoreError, StudyLock
+from ..studies.store import Description, Folder, RunStore, StoreError, StudyLock, git_state
 from ..studies.trials import Outcome, every_chosen
 from .grammar import Candidate, draw
 from .proving import Examined
@@ -311,6 +311,7 @@ class _Search:
         self.unit = "step" if isinstance(recipe.task, Language) else "epoch"
         self.tried, self.seconds = _read_generations(folder)
         self.density = ""
+        self.git = git_state()
 
     def run(self) -> tuple[list[Tried], float]:
         if not self.tried:
@@ -342,7 +343,12 @@ class _Search:
             command=self.command,
             rows=[each.row() for each in new],
             seeds=range(FIRST_SEARCH_SEED, FIRST_SEARCH_SEED + self.options.seeds),
-            settings={"generation": generation, "seconds": round(seconds, 3), f"{self.unit}s": self.lengths},
+            settings={
+                "generation": generation,
+                "seconds": round(seconds, 3),
+                f"{self.unit}s": self.lengths,
+                "git": self.git,
+            },
         )
         self.folder.write(f"{GENERATIONS}/{generation:04d}.json", record.to_json().encode(), what="record")
         self.tried += new
