@@ -5,6 +5,7 @@ import math
 import re
 import signal
 import time
+from statistics import fmean
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -611,5 +612,9 @@ def test_what_the_page_says_of_winners_and_slopes_is_in_the_records() -> None:
         in page
     )
     assert min(winner) > max(relu)
+    other, gelu = ([100 * v for v in transfer.values(label, "accuracy")] for label in ("fashion function 603", "gelu"))
+    behind = [fmean(rival) - fmean(other) for rival in (relu, gelu)]
+    assert f"is {behind[0]:.0f} points behind ReLU and {behind[1]:.0f} behind GELU" in page
+    assert f"in every one of its trainings ({min(other):.2f} to {max(other):.2f} %)" in page and max(other) < min(gelu)
     # What the README and papers/README.md advise rests on this verdict.
     assert "Use mnist function 671. It is shown to be more accurate than relu" in page
