@@ -144,7 +144,7 @@ class Statement:
     """One statement of a paper that only training can test.
 
     needs:     the studies and records that it is judged by; `decide` takes them in this order.
-    instead:   by the name of one of these: what stands in for it as long as it is not there.
+    instead:   by the name of one of these: what stands in for it as long as it is not there as a whole.
     stand_in:  in which way the records, or those that stand in, are not of the paper's setting; empty where they are.
     different: what else was different from the paper.
     how:       how it is judged, in one line.
@@ -276,7 +276,7 @@ def judge(statements: Iterable[Statement], runs: Runs) -> tuple[Judged, ...]:
 
 def _judged(statement: Statement, runs: Runs) -> Judged:
     names = [
-        name if runs.has(name, statement.labels) or name not in statement.instead else statement.instead[name]
+        name if name not in statement.instead or runs.has(name) else statement.instead[name]
         for name in statement.needs
     ]
     if missing := tuple(name for name in names if not runs.has(name, statement.labels)):
