@@ -276,8 +276,7 @@ def judge(statements: Iterable[Statement], runs: Runs) -> tuple[Judged, ...]:
 
 def _judged(statement: Statement, runs: Runs) -> Judged:
     names = [
-        name if name not in statement.instead or runs.has(name) else statement.instead[name]
-        for name in statement.needs
+        name if name not in statement.instead or runs.has(name) else statement.instead[name] for name in statement.needs
     ]
     if missing := tuple(name for name in names if not runs.has(name, statement.labels)):
         begun = {name: runs.unfinished[name] for name in names if name in runs.unfinished}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from ..spec import Activation, Param
+from ..spec import Activation, Constraint, Param
 from ..spec.emit import PARAMETER
 from ..spec.printers import Body, C, body, lift_bodies
 
@@ -42,7 +42,7 @@ def frame() -> str:
 def kernels(act: Activation) -> str:
     """The functions `forward`, `backward_x` (the gradient of x alone) and `backward_all` (every parameter's, too)."""
     text = [frame(), f"#define CHUNK {CHUNK}\n#define PARAMS {len(act.params)}\n", _file("c_rows.h")]
-    text += [_lifts(p) for p in act.params if p.constraint.lifted]
+    text += [lifts(p.constraint, PARAMETER + p.name) for p in act.params if p.constraint.lifted]
     value = body(act, [()], C)
     text.append(_kernel(act, "c_forward.in", LINES=_statements(value), RESULT=_floats(value.results[0])))
     text.append(_backward(act, "backward_x", []))
@@ -51,12 +51,12 @@ def kernels(act: Activation) -> str:
     return "\n".join(text)
 
 
-def _lifts(p: Param) -> str:
-    """The functions that give the effective value of a raw one beside its anchor, and the derivative."""
+def lifts(constraint: Constraint, name: str) -> str:
+    """The functions `lift_NAME`, the effective value of a raw one beside its anchor, and `lift_slope_NAME`."""
     text = ""
-    for title, code in zip(("lift", "lift_slope"), lift_bodies(p.constraint, C), strict=True):
+    for title, code in zip(("lift", "lift_slope"), lift_bodies(constraint, C), strict=True):
         lines = f"{_statements(code)}\n    return {_floats(code.results[0])};"
-        text += f"INLINE float {title}_{PARAMETER}{p.name}(float raw, float anchor) {{\n{lines}\n}}\n"
+        text += f"INLINE float {title}_{name}(float raw, float anchor) {{\n{lines}\n}}\n"
     return text
 
 

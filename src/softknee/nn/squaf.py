@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, ParameterError, did_you_mean, require_choice
 from ..kernels import find
-from ..kernels.calls import Calls
+from ..kernels.calls import Calls, has_kernels
 from ..kernels.layout import writable
 from ..kernels.squaf import auto_window, new_seed, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from ..kernels.squaf.arguments import read_alpha, read_k, refuse_beside_grid, sample, uniform_points
@@ -253,13 +253,12 @@ class SQUAF(Parameterised):
         if (node := leaf_of_graph(self, input)) is not None:
             return node
         require_tensor(self.title, input)
-        if input.is_cuda:
-            if torch.compiler.is_compiling():
-                params = self._table_parameters() if self.mode == "soft" else None
-                if params is not None and has_usual_types(input, params):
-                    return torch.ops.softknee.squaf_table(input, *params)
-            elif (value := self._run_prepared(input)) is not None:
-                return value
+        if torch.compiler.is_compiling():
+            params = self._table_parameters() if input.is_cuda and self.mode == "soft" else None
+            if params is not None and has_usual_types(input, params):
+                return torch.ops.softknee.squaf_table(input, *params)
+        elif has_kernels(input) and (value := self._run_prepared(input)) is not None:
+            return value
         result = self.compute(input, self.fitted(input))
         if self.inplace and not torch.compiler.is_compiling() and not result.requires_grad:
             return input.copy_(result) if writable(input) else result
@@ -285,7 +284,7 @@ class SQUAF(Parameterised):
         return q, alpha, "z", "anchor_q", "anchor_alpha"
 
     def _table_parameters(self) -> TableParameters | None:
-        """The parameters as they are held, where this is the case that a GPU has a short way for; else None."""
+        """The parameters as they are held, where this is the case that there is a short way for; else None."""
         if self.window != 5 or self.weights != "gaussian" or self.tails != "flat" or self.k is None or self.inplace:
             return None
         if self.granularity.per != "layer" or self.definition.order or type(self).compute not in _QUICK:

@@ -1,6 +1,7 @@
 """SQUAF compiled for a CPU: one pass over x for the values, one for all gradients (`soft.c`).
 
-The two functions are those of `eager`, which has the rest: the points that SQUAF-P draws and SQUAF-S takes.
+The two functions are those of `eager`, which has the rest: the points that SQUAF-P draws and SQUAF-S takes. The plan is
+for the usual case, which `quick` brings here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...spec.constraints import Positive
 from .. import c_source, compiled
 from . import eager
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, Layout
@@ -33,13 +35,17 @@ def why_not(x: Tensor) -> str:
 
 @functools.cache
 def _library() -> ctypes.CDLL | str:
-    library = compiled.load(lambda: c_source.frame() + Path(__file__).with_name("soft.c").read_text(encoding="utf-8"))
+    library = compiled.load(_text)
     if not isinstance(library, str):
-        pointer = ctypes.c_void_p
         sizes, numbers = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int)
-        library.squaf.argtypes = [*[pointer] * 6, pointer, sizes, numbers, ctypes.c_uint]
+        library.squaf.argtypes = [*[ctypes.c_void_p] * 9, sizes, numbers, ctypes.c_uint]
         library.squaf.restype = None
     return library
+
+
+def _text() -> str:
+    body = Path(__file__).with_name("soft.c").read_text(encoding="utf-8")
+    return c_source.frame() + c_source.lifts(Positive(), "positive") + body
 
 
 def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool) -> Tensor:
@@ -100,6 +106,53 @@ def _run(
     half = window // 2 if 0 < window < 2 * n - 1 else -1
     sizes = (ctypes.c_int64 * 6)(*layout.shape, _PART)
     numbers = (ctypes.c_int * 5)(c_source.TYPES.index(x.dtype), n, half, laplacian, wanted)
-    tensors = (grad, x, out, q, alpha, z, sums)
+    tensors = (grad, x, out, q, None, alpha, None, z, sums)
     pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
     library.squaf(*pointers, sizes, numbers, compiled.threads_for(x.numel()))
+
+
+class TablePlan:
+    """Prepared calls for an x of one layout and one table: five points with Gaussian weights, in float32."""
+
+    def __init__(self, x: Tensor, z: Tensor) -> None:
+        library = _library()
+        assert not isinstance(library, str)
+        self.library, self.size, self.points = library, x.numel(), z.numel()
+        self.shape, self.stride, self.dtype, self.device = tuple(x.shape), x.stride(), x.dtype, x.device
+        self._kind = c_source.TYPES.index(x.dtype)
+        self._sizes = (ctypes.c_int64 * 6)(1, 1, 1, 1, self.size, _PART)
+        self._numbers = {wanted: self._numbers_for(wanted) for wanted in range(EVERY + 1)}
+        self._sums = ctypes.c_double * (-(-self.size // _PART) * (self.points + 2))
+
+    def _numbers_for(self, wanted: int) -> Any:
+        return (ctypes.c_int * 5)(self._kind, self.points, 2, False, wanted)
+
+    def can_take(self, x: Tensor) -> bool:
+        """Whether x, which has the layout, is still one for the compiled kernels."""
+        return not why_not(x)
+
+    def values(self, x: Tensor, addresses: Sequence[int]) -> Tensor:
+        """phi of x; the addresses are those of q, its anchor, alpha, its anchor, and z."""
+        out = torch.empty_like(x)
+        threads = compiled.threads_for(self.size)
+        self.library.squaf(None, x.data_ptr(), out.data_ptr(), *addresses, None, self._sizes, self._numbers[0], threads)
+        return out
+
+    def gradients(
+        self, grad: Tensor, x: Tensor, params: Sequence[Tensor], addresses: Sequence[int], wanted: int
+    ) -> tuple[Tensor | None, ...]:
+        """The gradients by x and by q, alpha and z as they are held; None where not wanted."""
+        if grad.dtype is not self.dtype or grad.stride() != self.stride:
+            grad = torch.empty_like(x).copy_(grad)
+        dx, sums = torch.empty_like(x) if wanted & BY_X else None, self._sums()
+        places = grad.data_ptr(), x.data_ptr(), None if dx is None else dx.data_ptr()
+        threads = compiled.threads_for(self.size)
+        self.library.squaf(*places, *addresses, ctypes.addressof(sums), self._sizes, self._numbers[wanted], threads)
+        q, alpha, z = params
+        by_z = torch.frombuffer(sums, dtype=torch.float64)[2 : self.points + 2] if wanted & BY_Z else None
+        return (
+            dx,
+            torch.full(q.shape, sums[0], dtype=q.dtype) if wanted & BY_Q else None,
+            torch.full(alpha.shape, sums[1], dtype=alpha.dtype) if wanted & BY_ALPHA else None,
+            None if by_z is None else by_z.to(z.dtype).view(z.shape),
+        )

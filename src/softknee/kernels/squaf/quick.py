@@ -1,11 +1,11 @@
-"""SQUAF's usual case on a GPU, with as little work for the host as it can be done with.
+"""SQUAF's usual case, with as little work for the host as it can be done with.
 
 A layer of a small model takes a GPU a few microseconds, and Python many more to ask for it: the operator's dispatch,
 the layout of any tensor, and every learned parameter brought into its range by four small kernels cost the host many
-times what the kernels take. Here one autograd function (in a compiled model, the operator `softknee::squaf_table`) goes
-straight to the kernels, which take the parameters as the module holds them: one for the values; back, one for the
-gradients and one that adds them up. Values and gradients are those of the operator `softknee::squaf`, which takes what
-is not usual.
+times what the kernels take. Here one autograd function (on a GPU in a compiled model, the operator
+`softknee::squaf_table`) goes straight to the kernels, which take the parameters as the module holds them: on a GPU one
+for the values; back, one for the gradients and one that adds them up; on a CPU the compiled pass each way. Values and
+gradients are those of the operator `softknee::squaf`, which takes what is not usual.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from ...spec.constraints import Positive
 from ..calls import has_memory, unwatched
 from ..dispatch import must_differentiate_through
 from ..fused import current_device, current_stream, new_on_gpu, scratch_for
+from . import compiled as on_cpu
 from . import op
 from .cuda import launch, modes, soft
 from .cuda.launch import KINDS, Kernel, Prepared, compiled
+from .dispatch import choose_kernel
 from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, Layout, only_wanted, wanted_of
 from .op import Gradients
 from .symbols import draw_seed
@@ -137,26 +139,33 @@ class TablePlan:
         return prepared
 
 
-_plans: dict[Any, TablePlan] = {}
+_plans: dict[Any, TablePlan | on_cpu.TablePlan] = {}
 _MOST_PLANS = 1024
 
 
-def _plan_for(x: Tensor, params: TableParameters) -> TablePlan | None:
+def _plan_for(x: Tensor, params: TableParameters) -> TablePlan | on_cpu.TablePlan | None:
     """The plan that x can be computed with now; None where there are no kernels for it, or it lies elsewhere."""
     plan = _plan_of_layout(x, params.z) if has_usual_types(x, params) else None
     return plan if plan is not None and plan.can_take(x) else None
 
 
-def _plan_of_layout(x: Tensor, z: Tensor) -> TablePlan | None:
+def _plan_of_layout(x: Tensor, z: Tensor) -> TablePlan | on_cpu.TablePlan | None:
     key = x.shape, x.stride(), x.dtype, x.device, z.dtype, z.numel()
     plan = _plans.get(key)
-    if plan is None and x.is_cuda and 0 < x.numel() < 2**33 and new_on_gpu is not None:
-        gather = _gather(x.device.index, KINDS[z.dtype], z.numel())
-        if gather is not None:
-            if len(_plans) >= _MOST_PLANS:
-                _plans.clear()
-            plan = _plans[key] = TablePlan(x, z, gather)
+    if plan is None and (plan := _new_plan(x, z)) is not None:
+        if len(_plans) >= _MOST_PLANS:
+            _plans.clear()
+        _plans[key] = plan
     return plan
+
+
+def _new_plan(x: Tensor, z: Tensor) -> TablePlan | on_cpu.TablePlan | None:
+    if x.is_cpu:
+        return on_cpu.TablePlan(x, z) if z.dtype == torch.float32 and choose_kernel(x)[0] == "compiled" else None
+    if not x.is_cuda or not 0 < x.numel() < 2**33 or new_on_gpu is None:
+        return None
+    gather = _gather(x.device.index, KINDS[z.dtype], z.numel())
+    return None if gather is None else TablePlan(x, z, gather)
 
 
 # -- the call of a module --------------------------------------------------------------------------------------
@@ -170,8 +179,11 @@ class TableCall:
 
     __slots__ = ("addresses", "apply", "held", "mode", "params", "plan", "sources")
 
-    def __init__(self, plan: TablePlan, params: TableParameters, names: Sequence[str], mode: str) -> None:
-        self.plan, self.params, self.mode = plan, params, mode
+    def __init__(
+        self, plan: TablePlan | on_cpu.TablePlan, params: TableParameters, names: Sequence[str], mode: str
+    ) -> None:
+        self.plan: Any = plan
+        self.params, self.mode = params, mode
         self.sources = params[:3]
         self.addresses = _addresses(params)
         self.held = [
@@ -189,7 +201,7 @@ class TableCall:
         if not unwatched(x) or any(tensor is not None and type(tensor) not in _PLAIN for tensor in params):
             return None
         plan = _plan_for(x, params)
-        return None if plan is None else cls(plan, params, names, mode)
+        return None if plan is None or (x.is_cpu and mode != "soft") else cls(plan, params, names, mode)
 
     def run(self, x: Tensor, parameters: Mapping[str, Any], buffers: Mapping[str, Any]) -> Tensor | None:
         """The value for a plain x of the shape that it was made for; None where something has changed or watches."""

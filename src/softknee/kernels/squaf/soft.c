@@ -270,10 +270,14 @@ static void backward_task(const void *work, int64_t index) {
 /* `sizes` are outer, g1, middle, g2, inner, and how many elements of a group make a task; `numbers` the type of x, the
    points of a table, the points kept on each side, whether weights are Laplacian, what is wanted. Without g values are
    computed, and with it gradients: `sums` has room for n + 2 numbers per task, and the totals of the groups stand in the
-   first ones at the end. */
-void squaf(const void *g, const void *x, void *y, const float *q, const float *alpha, const float *z, double *sums,
-           const int64_t *sizes, const int *numbers, unsigned threads) {
+   first ones at the end. Of one group q and alpha may be raw: then they have an anchor. */
+void squaf(const void *g, const void *x, void *y, const float *q, const float *q_anchor, const float *alpha,
+           const float *alpha_anchor, const float *z, double *sums, const int64_t *sizes, const int *numbers,
+           unsigned threads) {
     Table t = {.g = g, .x = x, .y = y, .q = q, .alpha = alpha, .z = z, .sums = sums};
+    float lifted_q, lifted_alpha;
+    if (q_anchor) lifted_q = lift_positive(*q, *q_anchor), t.q = &lifted_q;
+    if (alpha_anchor) lifted_alpha = lift_positive(*alpha, *alpha_anchor), t.alpha = &lifted_alpha;
     t.outer = sizes[0], t.g1 = sizes[1], t.middle = sizes[2], t.g2 = sizes[3], t.inner = sizes[4], t.part = sizes[5];
     t.type = numbers[0], t.n = numbers[1], t.half = numbers[2], t.laplacian = numbers[3], t.wanted = numbers[4];
     int64_t groups = t.g1 * t.g2, row = t.n + 2;
@@ -285,4 +289,6 @@ void squaf(const void *g, const void *x, void *y, const float *q, const float *a
             for (int64_t part = 0; part < t.parts; ++part) total += sums[(group * t.parts + part) * row + i];
             sums[group * row + i] = total;
         }
+    if (g && q_anchor) sums[0] *= lift_slope_positive(*q, *q_anchor);
+    if (g && alpha_anchor) sums[1] *= lift_slope_positive(*alpha, *alpha_anchor);
 }
