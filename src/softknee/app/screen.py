@@ -114,3 +114,7 @@ def _place(path: Path | None) -> Path | None:
 
 
 RecordFile = Annotated[Path | None, typer.Option(help="write the record to this file", callback=_place)]
+Name = Annotated[str, typer.Argument(metavar="NAME_OR_FILE", help="a recipe of `study list`, or a .yaml file")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="such as training.epochs=3; may be given again")
+]

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .screen import STOPPED, command_line, console_of, print_table, progress_line
-from .study import Name, Settings
+from .screen import STOPPED, Name, Settings, command_line, console_of, print_table, progress_line
 
 if TYPE_CHECKING:
     from ..lab.searching import SearchResult

@@ -12,19 +12,25 @@ from ..errors import ParameterError, RecipeError, did_you_mean
 from ..files import WriteError
 from ..lab.table import Table
 from ..measure.record import Record
-from .screen import STOPPED, RecordFile, command_line, console_of, print_table, progress_line, several, several_numbers
+from .screen import (
+    STOPPED,
+    Name,
+    RecordFile,
+    Settings,
+    command_line,
+    console_of,
+    print_table,
+    progress_line,
+    several,
+    several_numbers,
+)
+from .search import print_result
 
 if TYPE_CHECKING:
     from ..lab.studies.recipe import Recipe
     from ..lab.studies.trials import Outcome
 
 _RUN = "run"
-
-Name = Annotated[str, typer.Argument(metavar="NAME_OR_FILE", help="a recipe of `study list`, or a .yaml file")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="such as training.epochs=3; may be given again")
-]
-
 
 # Commands that became recipes, and what does the same now.
 _RETIRED = {
@@ -194,7 +200,6 @@ def report(
     from ..lab import searching
     from ..lab.studies.reporting import recipe_of, write_report_into
     from ..lab.studies.store import RunStore
-    from .search import print_result
 
     if searching.holds_search(study):
         result = searching.read_search(study)
