@@ -1,8 +1,11 @@
 """The compiled CPU kernels: right to the last digits, in every layout, with any number of threads, never in the way."""
 
+import functools
 import itertools
 import math
 import os
+import platform
+import shutil
 import threading
 import time
 import timeit
@@ -33,6 +36,7 @@ from helpers import (
 )
 from softknee.kernels import c_source, compiled
 from softknee.kernels.squaf import choose_path, squaf
+from softknee.kernels.squaf import compiled as squaf_compiled
 from softknee.spec import Activation
 from squaf_reference import parameters
 
@@ -320,6 +324,31 @@ def test_a_table_of_many_parts_and_any_number_of_threads(shape: tuple[int, ...],
     for result, *others, truth in zip(*runs, run(F64), strict=True):
         assert all(torch.equal(result, other) for other in others)
         torch.testing.assert_close(result.double(), truth, rtol=2e-5, atol=1e-5 * truth.abs().max().item())
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="where there is one form of every loop")
+@pytest.mark.parametrize("k", [2, 16, 40, 200])  # few numbers are held in registers, of many there is one copy of sums
+def test_a_table_is_the_same_by_any_compiler(k: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    p, x, g = parameters(k=k, dtype=F32), numbers(50_003), numbers(50_003, seed=1)
+    x = x * (k * p["q"])  # some beyond the ends
+    x[:3] = torch.tensor([torch.inf, -torch.inf, 0.0])
+
+    def run() -> list[Tensor]:
+        inputs = [t.clone().requires_grad_() for t in (x, *p.values())]
+        value = squaf(inputs[0], **dict(zip(p, inputs[1:], strict=True)), window=5)
+        return [value.detach(), *torch.autograd.grad(value, inputs, g)]
+
+    results = [run()]
+    monkeypatch.setenv("SOFTKNEE_CACHE", str(tmp_path / "cache"))
+    others = ['cc "$@" -mno-avx512f', 'cc "$@" -mno-avx2', *(['clang "$@"'] if shutil.which("clang") else [])]
+    for command in others:
+        monkeypatch.setenv("SOFTKNEE_CC", script(tmp_path, f"exec {command}"))
+        monkeypatch.setattr(squaf_compiled, "_library", functools.cache(squaf_compiled._library.__wrapped__))
+        assert choose_path(x)[0] == "compiled"
+        results.append(run())
+    for native, *rest in zip(*results, strict=True):
+        for other in rest:
+            torch.testing.assert_close(other, native, rtol=1e-6, atol=1e-6 * native.abs().max().item())
 
 
 def test_a_table_that_is_too_large_takes_the_general_way():

@@ -3,6 +3,10 @@
    Everything is branch-free, so that a compiler makes vector instructions of a loop around it, and NaN and infinities
    keep their meaning (no -ffast-math). The polynomials are those of triton_math.py, exp is its own. */
 
+#ifndef __clang__
+#pragma GCC optimize ("no-thread-jumps", "no-tree-pre") /* which make branches of choices, and no vector instructions */
+#endif
+
 #include <stdint.h>
 #include <string.h>
 

@@ -48,12 +48,11 @@ _FLAGS = (
     "-std=gnu11",
     "-fno-math-errno",
     "-fno-trapping-math",
-    "-fno-thread-jumps",
-    "-fno-tree-pre",
     "-fopenmp-simd",
     "-w",
     "-fPIC",
     "-shared",
+    "--param=vect-max-peeling-for-alignment=0",  # in a short loop the first elements would take as long as the rest
     "-pipe",
 )
 _NATIVE = {

@@ -4,10 +4,13 @@
    part of the elements of one group, so that its sums do not depend on the other groups. Of a window `half` points are
    kept on each side of the nearest one, all of them where it is -1. Arithmetic is float32. */
 
+#define SPAN 256 /* elements that are computed at a time: what is kept of them fits into the nearest cache */
 #define LIMIT 1.8446744073709552e19f /* infinities become this, so that no 0 * inf arises */
 #define CEILING 41.5f /* exponents are at most 0 but for the rounding of x/q, which a huge alpha magnifies */
 #define COPIES 4 /* of the sums of z: neighbours that add to one number would wait for each other */
-#define ENDS 2 /* places before the first and behind the last of the sums of z, for points beyond the grid */
+#define MANY 256 /* numbers, of whose sums one copy will do */
+#define ENDS 2 /* places before the first and behind the last number of z, for points beyond the grid */
+#define FEW 64 /* numbers, with those beyond the grid, that four registers of AVX-512 hold */
 
 enum { BY_X = 1, BY_Q = 2, BY_ALPHA = 4, BY_Z = 8 };
 
@@ -26,15 +29,24 @@ typedef struct {
     int count;
     float q, alpha;
     const float *z, *x, *g;
-    float in[BLOCK], grad[BLOCK], c[BLOCK], d[BLOCK];
-    float value[BLOCK], weight[BLOCK], mean[BLOCK], out[BLOCK], by_q[BLOCK], by_alpha[BLOCK], terms[5][BLOCK];
+    float in[SPAN], grad[SPAN], c[SPAN], d[SPAN];
+    float value[SPAN], weight[SPAN], mean[SPAN], out[SPAN], by_q[SPAN], by_alpha[SPAN], terms[7][SPAN];
 } Block;
+
+/* The sums over the elements that are nearest to one point: of what they add to z there and at two points on each side,
+   to q and to alpha; a vector. */
+typedef double Sums[8] __attribute__((aligned(64)));
+enum { OF_Q = 5, OF_ALPHA };
 
 typedef struct { float left2, left1, right1, right2; } Weights; /* relative to the nearest point's */
 
 /* Where element number e of a group lies, and how many of those that follow lie beside it. */
 static int64_t place_in(const Table *t, int64_t group, int64_t e, int64_t *run) {
-    int64_t inner = e % t->inner, rest = e / t->inner, middle = rest % t->middle, outer = rest / t->middle;
+    int64_t inner = e, middle = 0, outer = 0;
+    if (e >= t->inner) { /* divisions take as long as 50 elements */
+        int64_t rest = e / t->inner;
+        inner = e % t->inner, middle = rest % t->middle, outer = rest / t->middle;
+    }
     *run = t->inner - inner;
     return (((outer * t->g1 + group / t->g2) * t->middle + middle) * t->g2 + group % t->g2) * t->inner + inner;
 }
@@ -68,7 +80,7 @@ static void store_run(const Table *t, int64_t group, int64_t e, const float *buf
 
 static void load_block(const Table *t, int64_t group, int64_t e, int64_t end, Block *b) {
     const float k = (float)(t->n / 2), q = t->q[group], leading = from_bfloat16(to_bfloat16(q));
-    b->count = end - e < BLOCK ? (int)(end - e) : BLOCK;
+    b->count = end - e < SPAN ? (int)(end - e) : SPAN;
     b->q = q, b->alpha = t->alpha[group], b->z = t->z + group * t->n;
     b->x = load_run(t, t->x, group, e, b->in, b->count);
     if (t->g) b->g = load_run(t, t->g, group, e, b->grad, b->count);
@@ -90,6 +102,49 @@ INLINE int place_of(float c, float k, int j, int n) {
 
 /* -- five points with Gaussian weights, from two exponentials: w(+-2) = w(+-1)^2 e^(-2h) ---------------------- */
 
+INLINE int room(int n) { return n + 2 * ENDS < FEW ? FEW : n + 2 * ENDS; }
+
+static void fill_table(const Table *t, int64_t group, float *table) {
+    memset(table, 0, room(t->n) * sizeof(float));
+    memcpy(table + ENDS, t->z + group * t->n, t->n * sizeof(float));
+}
+
+/* The numbers of z at the five points of each element, from a table with ENDS zeros on either side. */
+static void look_up_any(const float *table, float k, const Block *b, float (*z)[SPAN]) {
+    #pragma omp simd
+    for (int i = 0; i < whole(b->count); ++i) {
+        const float *first = table + (int)(b->c[i] + k);
+        z[0][i] = first[0], z[1][i] = first[1], z[2][i] = first[2], z[3][i] = first[3], z[4][i] = first[4];
+    }
+}
+
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+/* The same for a small table: a permutation of registers is several times as quick as loads from 16 places. */
+typedef float Floats __attribute__((vector_size(64)));
+typedef int32_t Whole __attribute__((vector_size(64)));
+
+static void look_up(const float *table, int size, float k, const Block *b, float (*z)[SPAN]) {
+    if (size > FEW) { look_up_any(table, k, b, z); return; }
+    Floats part[FEW / 16];
+    memcpy(part, table, sizeof part);
+    for (int i = 0; i < whole(b->count); i += 16) {
+        Floats c;
+        memcpy(&c, b->c + i, sizeof c);
+        Whole place = __builtin_convertvector(c + k, Whole);
+        for (int j = 0; j < 5; ++j) {
+            Whole at = place + j, upper = (at & 32) != 0;
+            Whole low = (Whole)__builtin_shuffle(part[0], part[1], at), high = (Whole)__builtin_shuffle(part[2], part[3], at);
+            Whole chosen = (high & upper) | (low & ~upper);
+            memcpy(z[j] + i, &chosen, sizeof chosen);
+        }
+    }
+}
+#else
+static void look_up(const float *table, int size, float k, const Block *b, float (*z)[SPAN]) {
+    look_up_any(table, k, b, z);
+}
+#endif
+
 INLINE Weights weights_of(float d, float c, float q, float scale, float fall, float k) {
     float up = pick(c < k, exp_below(minimum(scale * (2.0f * d - q), CEILING)), 0.0f);
     float down = pick(c > -k, exp_below(minimum(scale * (-2.0f * d - q), CEILING)), 0.0f);
@@ -98,53 +153,95 @@ INLINE Weights weights_of(float d, float c, float q, float scale, float fall, fl
     return w;
 }
 
-static void five_values(const Table *t, const Block *b, float *out) {
-    const float k = (float)(t->n / 2), q = b->q, scale = b->alpha * q, fall = exp_below(-2.0f * scale * q), *z = b->z;
-    const int n = t->n;
+static void five_values(const Table *t, const Block *b, const float *table, float *out) {
+    const float k = (float)(t->n / 2), q = b->q, scale = b->alpha * q, fall = exp_below(-2.0f * scale * q);
+    float z[5][SPAN];
+    look_up(table, t->n + 2 * ENDS, k, b, z);
     #pragma omp simd
     for (int i = 0; i < whole(b->count); ++i) {
-        float c = b->c[i];
-        Weights w = weights_of(b->d[i], c, q, scale, fall, k);
-        float total = z[place_of(c, k, 0, n)];
-        total += w.right1 * z[place_of(c, k, 1, n)] + w.left1 * z[place_of(c, k, -1, n)];
-        total += w.right2 * z[place_of(c, k, 2, n)] + w.left2 * z[place_of(c, k, -2, n)];
+        Weights w = weights_of(b->d[i], b->c[i], q, scale, fall, k);
+        float total = z[2][i] + (w.right1 * z[3][i] + w.left1 * z[1][i]) + (w.right2 * z[4][i] + w.left2 * z[0][i]);
         out[i] = total / (1.0f + (w.right1 + w.left1) + (w.right2 + w.left2));
     }
 }
 
-static void five_slopes(const Table *t, Block *b) {
-    const float k = (float)(t->n / 2), q = b->q, alpha = b->alpha, scale = alpha * q, *z = b->z;
+static void five_slopes(const Table *t, Block *b, const float *table) {
+    const float k = (float)(t->n / 2), q = b->q, alpha = b->alpha, scale = alpha * q;
     const float fall = exp_below(-2.0f * scale * q);
-    const int n = t->n;
+    float z[5][SPAN];
+    look_up(table, t->n + 2 * ENDS, k, b, z);
     #pragma omp simd
     for (int i = 0; i < whole(b->count); ++i) {
         float c = b->c[i], d = b->d[i], g = b->g[i];
         Weights w = weights_of(d, c, q, scale, fall, k);
         float p2 = 1.0f / (1.0f + (w.right1 + w.left1) + (w.right2 + w.left2));
         float p0 = w.left2 * p2, p1 = w.left1 * p2, p3 = w.right1 * p2, p4 = w.right2 * p2;
-        float z0 = z[place_of(c, k, -2, n)], z1 = z[place_of(c, k, -1, n)], z2 = z[place_of(c, k, 0, n)];
-        float z3 = z[place_of(c, k, 1, n)], z4 = z[place_of(c, k, 2, n)];
+        float z0 = z[0][i], z1 = z[1][i], z2 = z[2][i], z3 = z[3][i], z4 = z[4][i];
         float phi = p2 * z2 + (p1 * z1 + p3 * z3) + (p0 * z0 + p4 * z4), mean = (p3 - p1) + 2.0f * (p4 - p0);
         float e0 = p0 * (z0 - phi), e1 = p1 * (z1 - phi), e2 = p2 * (z2 - phi), e3 = p3 * (z3 - phi), e4 = p4 * (z4 - phi);
         float first = (e3 * (1.0f - mean) - e1 * (1.0f + mean)) - e2 * mean;
         first += e4 * (2.0f - mean) - e0 * (2.0f + mean);
         float second = (e1 + e3) + 4.0f * (e0 + e4);
         b->out[i] = g * (2.0f * scale * first);
-        b->by_q[i] = g * (2.0f * alpha * ((d - c * q) * first - q * second));
-        b->by_alpha[i] = g * (q * (2.0f * d * first - q * second));
         b->terms[0][i] = g * p0, b->terms[1][i] = g * p1, b->terms[2][i] = g * p2;
         b->terms[3][i] = g * p3, b->terms[4][i] = g * p4;
+        b->terms[OF_Q][i] = g * (2.0f * alpha * ((d - c * q) * first - q * second));
+        b->terms[OF_ALPHA][i] = g * (q * (2.0f * d * first - q * second));
     }
 }
 
-/* What each element adds to the sums of z, of which element i takes copy i % COPIES; they lie `stride` apart. */
-static void add_five(const Table *t, const Block *b, double *copies, int stride) {
-    const float k = (float)(t->n / 2);
-    for (int i = 0; i < b->count; ++i) {
-        double *first = copies + i % COPIES * stride + ENDS + (int)(b->c[i] + k) - 2;
-        for (int j = 0; j < 5; ++j) first[j] += b->terms[j][i];
+/* Adds the terms of each element to the sums of its nearest point, in turns to some copies of them, 1, 2 or 4. */
+#ifdef __AVX2__
+typedef float Terms __attribute__((vector_size(32)));
+typedef double Wide __attribute__((vector_size(64)));
+#ifdef __clang__
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef int32_t Places __attribute__((vector_size(32)));
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (Places){__VA_ARGS__})
+#endif
+
+/* Columns into rows, in three steps: numbers, pairs and halves change places. */
+INLINE void transpose(Terms *a) {
+    Terms b[8], c[8];
+    for (int i = 0; i < 8; i += 2) {
+        b[i] = SHUFFLE(a[i], a[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        b[i + 1] = SHUFFLE(a[i], a[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; ++j) {
+            c[i + 2 * j] = SHUFFLE(b[i + j], b[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+            c[i + 2 * j + 1] = SHUFFLE(b[i + j], b[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    for (int i = 0; i < 4; ++i) {
+        a[i] = SHUFFLE(c[i], c[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        a[i + 4] = SHUFFLE(c[i], c[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
 }
+
+static void add_terms(const Table *t, const Block *b, Sums *sums, int copies) {
+    const float k = (float)(t->n / 2);
+    for (int i = 0; i < b->count; i += 8) { /* those behind the last add 0 */
+        Terms rows[8];
+        for (int j = 0; j < 7; ++j) memcpy(&rows[j], &b->terms[j][i], sizeof rows[j]);
+        rows[7] = rows[6]; /* no one reads its sum */
+        transpose(rows);
+        #pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j) {
+            Wide *sum = (Wide *)sums[(j & (copies - 1)) * t->n + (int)(b->c[i + j] + k)];
+            *sum += __builtin_convertvector(rows[j], Wide);
+        }
+    }
+}
+#else
+static void add_terms(const Table *t, const Block *b, Sums *sums, int copies) {
+    const float k = (float)(t->n / 2);
+    for (int i = 0; i < b->count; ++i) {
+        double *sum = sums[(i & (copies - 1)) * t->n + (int)(b->c[i] + k)];
+        for (int j = 0; j <= OF_ALPHA; ++j) sum[j] += b->terms[j][i];
+    }
+}
+#endif
 
 /* -- any window, and all points, one after the other ------------------------------------------------------ */
 
@@ -177,7 +274,7 @@ INLINE void any_values(const Table *t, Block *b, float *out, int laplacian) {
 INLINE void any_slopes(const Table *t, Block *b, double *copies, int stride, int laplacian) {
     const float q = b->q, alpha = b->alpha;
     float *second = b->terms[0], *upper = b->terms[1], *off = b->terms[2], *terms = b->terms[3];
-    int places[BLOCK];
+    int places[SPAN];
     any_values(t, b, b->value, laplacian);
     for (int i = 0; i < whole(b->count); ++i) second[i] = upper[i] = off[i] = 0.0f;
     for (int number = 0; number < (t->half < 0 ? t->n : 2 * t->half + 1); ++number) {
@@ -231,11 +328,13 @@ static int64_t end_of(const Table *t, int64_t start) {
 static void forward_task(const void *work, int64_t index) {
     const Table *t = work;
     int64_t group = index / t->parts, start = index % t->parts * t->part, end = end_of(t, start);
+    float table[room(t->n)];
     Block b;
-    for (; start < end; start += BLOCK) {
+    fill_table(t, group, table);
+    for (; start < end; start += SPAN) {
         load_block(t, group, start, end, &b);
         if (t->laplacian) laplacian_values(t, &b, b.out);
-        else if (t->half == 2) five_values(t, &b, b.out);
+        else if (t->half == 2) five_values(t, &b, table, b.out);
         else gaussian_values(t, &b, b.out);
         store_run(t, group, start, b.out, b.count);
     }
@@ -244,25 +343,31 @@ static void forward_task(const void *work, int64_t index) {
 static void backward_task(const void *work, int64_t index) {
     const Table *t = work;
     int64_t group = index / t->parts, start = index % t->parts * t->part, end = end_of(t, start);
-    const int stride = t->n + 2 * ENDS;
-    double copies[COPIES * stride], *sums = t->sums + index * (t->n + 2), by_q = 0, by_alpha = 0;
+    const int five = t->half == 2 && !t->laplacian, stride = t->n + 2 * ENDS, copies = t->n > MANY ? 1 : COPIES;
+    double of_z[COPIES * stride], *sums = t->sums + index * (t->n + 2), by_q = 0, by_alpha = 0;
+    Sums near[five ? copies * t->n : 1];
+    float table[room(t->n)];
     Block b;
-    memset(copies, 0, sizeof copies);
-    for (; start < end; start += BLOCK) {
+    fill_table(t, group, table);
+    memset(of_z, 0, sizeof of_z);
+    memset(near, 0, sizeof near);
+    for (; start < end; start += SPAN) {
         load_block(t, group, start, end, &b);
-        if (t->laplacian) laplacian_slopes(t, &b, copies, stride);
-        else if (t->half != 2) gaussian_slopes(t, &b, copies, stride);
-        else {
-            five_slopes(t, &b);
-            if (t->wanted & BY_Z) add_five(t, &b, copies, stride);
-        }
+        if (five) five_slopes(t, &b, table);
+        else if (t->laplacian) laplacian_slopes(t, &b, of_z, stride);
+        else gaussian_slopes(t, &b, of_z, stride);
         store_run(t, group, start, b.out, b.count);
+        if (five && t->wanted & ~BY_X) add_terms(t, &b, near, copies);
         #pragma omp simd reduction(+:by_q, by_alpha)
-        for (int i = 0; i < b.count; ++i) by_q += b.by_q[i], by_alpha += b.by_alpha[i];
+        for (int i = 0; i < (five ? 0 : b.count); ++i) by_q += b.by_q[i], by_alpha += b.by_alpha[i];
+    }
+    for (int i = 0; i < (five ? copies * t->n : 0); ++i) {
+        for (int j = 0; j < 5; ++j) of_z[i % t->n + j] += near[i][j];
+        by_q += near[i][OF_Q], by_alpha += near[i][OF_ALPHA];
     }
     sums[0] = by_q, sums[1] = by_alpha;
     for (int i = 0; i < t->n; ++i) {
-        const double *sum = copies + ENDS + i;
+        const double *sum = of_z + ENDS + i;
         sums[2 + i] = (sum[0] + sum[stride]) + (sum[2 * stride] + sum[3 * stride]);
     }
 }
