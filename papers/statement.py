@@ -275,9 +275,7 @@ def judge(statements: Iterable[Statement], runs: Runs) -> tuple[Judged, ...]:
 
 
 def _judged(statement: Statement, runs: Runs) -> Judged:
-    names = [
-        name if name not in statement.instead or runs.has(name) else statement.instead[name] for name in statement.needs
-    ]
+    names = [name if runs.has(name) else _stand_in(statement, name, runs) for name in statement.needs]
     if missing := tuple(name for name in names if not runs.has(name, statement.labels)):
         begun = {name: runs.unfinished[name] for name in names if name in runs.unfinished}
         words = ", ".join(f"{name} ({done} of {whole} activations)" for name, (done, whole) in begun.items())
@@ -285,6 +283,12 @@ def _judged(statement: Statement, runs: Runs) -> Judged:
     read = (runs.benchmark(name) if name.endswith(".json") else runs.study(name) for name in names)
     own = bool(statement.instead) and names == list(statement.needs)
     return Judged(statement, statement.decide(*read), stand_in="" if own else statement.stand_in, records=tuple(names))
+
+
+def _stand_in(statement: Statement, name: str, runs: Runs) -> str:
+    """What is there in the place of these records, or their own name."""
+    other = statement.instead.get(name, name)
+    return other if runs.has(other, statement.labels) else name
 
 
 def record(judged: Sequence[Judged], *, command: str) -> Record:
