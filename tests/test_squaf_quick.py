@@ -143,6 +143,8 @@ def test_what_is_not_usual_takes_the_operator(device):
         assert not takes_short_way(layer, x[0, 1:])  # not on a boundary of 16 bytes
     for mode in (layer.as_step(), layer.as_sampled()):
         assert takes_short_way(mode, x) == (device == "cuda")
+    if device == "cpu":
+        assert not takes_short_way(layer_of(device, k=2500), x)  # whose sums are too many for a thread's stack
 
     seen = []
 

@@ -22,7 +22,7 @@ from .layout import BY_ALPHA, BY_Q, BY_X, BY_Z, EVERY, Layout
 
 # The elements of a group that are summed together: the split depends on the elements of one group alone.
 _PART = 1 << 14
-_MOST_POINTS = 1 << 12  # whose sums have room on a thread's stack
+MOST_POINTS = 1 << 12  # whose sums have room on a thread's stack
 
 
 def why_not(x: Tensor) -> str:
@@ -50,7 +50,7 @@ def _text() -> str:
 
 def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool) -> Tensor:
     """As `eager.forward`."""
-    if z.shape[-1] > _MOST_POINTS:
+    if z.shape[-1] > MOST_POINTS:
         return eager.forward(x, q, alpha, z, layout=layout, window=window, laplacian=laplacian)
     out = torch.empty_like(x)
     _run(None, x, out, (q, alpha, z), None, layout=layout, window=window, laplacian=laplacian)
@@ -72,7 +72,7 @@ def backward(
     """As `eager.backward`."""
     how: Any = {"layout": layout, "window": window, "laplacian": laplacian, "wanted": wanted}
     groups, n = z.shape
-    if n > _MOST_POINTS:
+    if n > MOST_POINTS:
         return eager.backward(grad, x, q, alpha, z, **how)
     grad = torch.ones_like(x) if grad is None else grad.to(x.dtype)
     dx = torch.empty_like(x) if wanted & BY_X else None

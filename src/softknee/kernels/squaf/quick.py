@@ -161,7 +161,8 @@ def _plan_of_layout(x: Tensor, z: Tensor) -> TablePlan | on_cpu.TablePlan | None
 
 def _new_plan(x: Tensor, z: Tensor) -> TablePlan | on_cpu.TablePlan | None:
     if x.is_cpu:
-        return on_cpu.TablePlan(x, z) if z.dtype == torch.float32 and choose_kernel(x)[0] == "compiled" else None
+        usual = z.dtype == torch.float32 and z.numel() <= on_cpu.MOST_POINTS and choose_kernel(x)[0] == "compiled"
+        return on_cpu.TablePlan(x, z) if usual else None
     if not x.is_cuda or not 0 < x.numel() < 2**33 or new_on_gpu is None:
         return None
     gather = _gather(x.device.index, KINDS[z.dtype], z.numel())
