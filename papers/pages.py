@@ -156,6 +156,7 @@ def front(entries: Sequence[Entry], judged: Sequence[Judged]) -> str:
 def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     """What follows for somebody who trains a network, each sentence with its evidence, once that is there."""
     needed = ("mollification.smoothing_helps_vit", "mollification.smoothing_helps_convnext")
+    needed += ("mollification.a_narrow_knee_is_best",)
     needed += ("lambda_gelu.replacing_in_resnet", "smelu.smooth_models_agree_more_with_sgd")
     needed += ("squaf.training_every_squaf_overfits", "squaf.gains_in_decibels", "eafo.eps_turns_negative")
     needed += ("eafo.the_correction_helps", "eafo.the_correction_helps_augmented")
@@ -164,9 +165,10 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     if any(name not in judged or judged[name].evidence is None for name in needed):
         return
 
-    def evidence(name: str) -> str:
+    def evidence(name: str, rival: str = "") -> str:
         stem, _, statement = name.partition(".")
         parts = entry.parts if (entry := judged[name].evidence) is not None and not entry.measured else ()
+        parts = [part for part in parts if f" than {rival}" in part.says] if rival else parts
         measured = parts[0].ours() if parts else judged[name].measured
         return f"{measured} ([`{statement}`]({stem}/README.md#{FINDINGS.lower().replace(' ', '-')}))"
 
@@ -177,8 +179,9 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     yield (
         "**S-ReLU with delta = 0.001 adds nothing to ReLU that training shows**: "
         f"{evidence('mollification.smoothing_helps_vit')} in ViT-Tiny, "
-        f"{evidence('mollification.smoothing_helps_convnext')} in ConvNeXt-Tiny. Take ReLU, or a delta as wide as your "
-        "pre-activations. Where images are mixed and augmented as timm does, what S-ReLU gains over GELU in ViT-Tiny, "
+        f"{evidence('mollification.smoothing_helps_convnext')} in ConvNeXt-Tiny. Take ReLU: a wide knee costs "
+        f"accuracy, {evidence('mollification.a_narrow_knee_is_best', 'srelu delta=0.5')} for delta = 0.5 in a small "
+        "ViT. Where images are mixed and augmented as timm does, what S-ReLU gains over GELU in ViT-Tiny, "
         f"{evidence('mollification.srelu_is_best_in_vit_augmented')}, is ReLU's: S-ReLU less ReLU is "
         f"{evidence('mollification.smoothing_helps_vit_augmented')}."
     )
