@@ -147,9 +147,10 @@ def difference_depends_on_the_activation(study: Study) -> Evidence:
     different=_DIFFERENT,
 )
 def smelu_has_the_better_trade_off(study: Study) -> Evidence:
-    """Of the SmeLUs whose mean error is no higher than ReLU's, the one whose models agree most, against ReLU."""
-    least, smelus = study.mean("relu", "accuracy"), labels_of(study, "smelu")
-    accurate = [label for label in smelus if study.mean(label, "accuracy") >= least]
+    """Of the SmeLUs that are not shown to be less accurate than ReLU, the one whose models agree most, against ReLU."""
+    smelus = labels_of(study, "smelu")
+    behind = corrected(wins(study, "relu", smelus, "accuracy"))
+    accurate = [label for label, part in zip(smelus, behind, strict=True) if part.direction != SHOWN]
     if not accurate:
         return Evidence([Part(f"{study.name}: a SmeLU as accurate as ReLU", REVERSED)])
     return Evidence(_agree_with_relu(study, [_lowest(study, accurate)]))
