@@ -445,7 +445,8 @@ class SQUAFS(Chosen):
 
 
 MODES: dict[str, type[SQUAF]] = {cls.mode: cls for cls in (SQUAF, SQUAFP, SQUAFS)}
-_QUICK = frozenset(cls.compute for cls in MODES.values())  # forms of `compute` that a GPU has a short way for
+# The forms of `compute` that have a short way; a tuple, as torch 2.6 cannot compile what asks a set of functions.
+_QUICK = tuple(cls.compute for cls in MODES.values())
 
 
 def read_mode(mode: str) -> type[SQUAF]:
