@@ -168,7 +168,7 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     def evidence(name: str, rival: str = "") -> str:
         stem, _, statement = name.partition(".")
         parts = entry.parts if (entry := judged[name].evidence) is not None and not entry.measured else ()
-        parts = [part for part in parts if f" than {rival}" in part.says] if rival else parts
+        parts = [part for part in parts if f" than {rival} " in part.says] if rival else parts
         measured = parts[0].ours() if parts else judged[name].measured
         return f"{measured} ([`{statement}`]({stem}/README.md#{FINDINGS.lower().replace(' ', '-')}))"
 

@@ -157,7 +157,7 @@ def test_what_soft_quantisation_gives_is_what_the_records_say() -> None:
     right = last["accuracy"]["sampled"].value, relu["accuracy"]["soft"].value
     bits = f"{last['bits']['huffman'].value:.2f} at the paper's largest price"
     assert f"{bits}, with {right[0]:.2f} % beside ReLU's {right[1]:.2f} %." in text
-    # What is said there in words.
+    # The sentences of the page, by the verdicts that they rest on.
     verdicts = {entry.statement.name: entry.verdict for entry in judge(find_statements(["squaf"]), runs)}
     wanted = {
         "stores_pictures_best": "shown",

@@ -87,7 +87,7 @@ def with_each_optimizer(
                 says=f"With {optimizer}{says}".format(share=30 if optimizer == "SGD" else 10),
                 needs=[study],
                 different="; ".join(filter(None, (start, different))),
-                stand_in=_SMALL if study == ADAGRAD else "",
+                stand_in=_SMALL,
                 instead={ADAGRAD: f"{ADAGRAD}-small"},
             )(decide)
             for case, optimizer, side, study, start in cases

@@ -35,7 +35,7 @@ def why_not(x: Tensor) -> str:
 
 @functools.cache
 def _library() -> ctypes.CDLL | str:
-    library = compiled.load(_text)
+    library = compiled.load(_source)
     if not isinstance(library, str):
         sizes, numbers = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int)
         library.squaf.argtypes = [*[ctypes.c_void_p] * 9, sizes, numbers, ctypes.c_uint]
@@ -43,7 +43,8 @@ def _library() -> ctypes.CDLL | str:
     return library
 
 
-def _text() -> str:
+def _source() -> str:
+    """The text of the library: the frame, how a raw q or alpha is lifted, `soft.c`."""
     body = Path(__file__).with_name("soft.c").read_text(encoding="utf-8")
     return c_source.frame() + c_source.lifts(Positive(), "positive") + body
 

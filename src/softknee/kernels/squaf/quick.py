@@ -139,17 +139,18 @@ class TablePlan:
         return prepared
 
 
-_plans: dict[Any, TablePlan | on_cpu.TablePlan] = {}
+Plan = TablePlan | on_cpu.TablePlan
+_plans: dict[Any, Plan] = {}
 _MOST_PLANS = 1024
 
 
-def _plan_for(x: Tensor, params: TableParameters) -> TablePlan | on_cpu.TablePlan | None:
+def _plan_for(x: Tensor, params: TableParameters) -> Plan | None:
     """The plan that x can be computed with now; None where there are no kernels for it, or it lies elsewhere."""
     plan = _plan_of_layout(x, params.z) if has_usual_types(x, params) else None
     return plan if plan is not None and plan.can_take(x) else None
 
 
-def _plan_of_layout(x: Tensor, z: Tensor) -> TablePlan | on_cpu.TablePlan | None:
+def _plan_of_layout(x: Tensor, z: Tensor) -> Plan | None:
     key = x.shape, x.stride(), x.dtype, x.device, z.dtype, z.numel()
     plan = _plans.get(key)
     if plan is None and (plan := _new_plan(x, z)) is not None:
@@ -159,7 +160,7 @@ def _plan_of_layout(x: Tensor, z: Tensor) -> TablePlan | on_cpu.TablePlan | None
     return plan
 
 
-def _new_plan(x: Tensor, z: Tensor) -> TablePlan | on_cpu.TablePlan | None:
+def _new_plan(x: Tensor, z: Tensor) -> Plan | None:
     if x.is_cpu:
         usual = z.dtype == torch.float32 and z.numel() <= on_cpu.MOST_POINTS and choose_kernel(x)[0] == "compiled"
         return on_cpu.TablePlan(x, z) if usual else None
@@ -180,9 +181,7 @@ class TableCall:
 
     __slots__ = ("addresses", "apply", "held", "mode", "params", "plan", "sources")
 
-    def __init__(
-        self, plan: TablePlan | on_cpu.TablePlan, params: TableParameters, names: Sequence[str], mode: str
-    ) -> None:
+    def __init__(self, plan: Plan, params: TableParameters, names: Sequence[str], mode: str) -> None:
         self.plan: Any = plan
         self.params, self.mode = params, mode
         self.sources = params[:3]

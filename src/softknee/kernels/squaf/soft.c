@@ -43,7 +43,7 @@ typedef struct { float left2, left1, right1, right2; } Weights; /* relative to t
 /* Where element number e of a group lies, and how many of those that follow lie beside it. */
 static int64_t place_in(const Table *t, int64_t group, int64_t e, int64_t *run) {
     int64_t inner = e, middle = 0, outer = 0;
-    if (e >= t->inner) { /* divisions take as long as 50 elements */
+    if (e >= t->inner) { /* three divisions, which are slow */
         int64_t rest = e / t->inner;
         inner = e % t->inner, middle = rest % t->middle, outer = rest / t->middle;
     }
@@ -358,10 +358,11 @@ static void backward_task(const void *work, int64_t index) {
         else gaussian_slopes(t, &b, of_z, stride);
         store_run(t, group, start, b.out, b.count);
         if (five && t->wanted & ~BY_X) add_terms(t, &b, near, copies);
+        if (five) continue;
         #pragma omp simd reduction(+:by_q, by_alpha)
-        for (int i = 0; i < (five ? 0 : b.count); ++i) by_q += b.by_q[i], by_alpha += b.by_alpha[i];
+        for (int i = 0; i < b.count; ++i) by_q += b.by_q[i], by_alpha += b.by_alpha[i];
     }
-    for (int i = 0; i < (five ? copies * t->n : 0); ++i) {
+    for (int i = 0; five && i < copies * t->n; ++i) {
         for (int j = 0; j < 5; ++j) of_z[i % t->n + j] += near[i][j];
         by_q += near[i][OF_Q], by_alpha += near[i][OF_ALPHA];
     }
