@@ -215,10 +215,10 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
         f"{evidence('eafo.the_correction_helps_augmented')}."
     )
     yield (
-        "**Where accuracy is all that counts, try a function that rises to the left**: a leaky ReLU with the slope "
-        "-0.253, which a search found on MNIST, is [shown to be better](../docs/searches.md#in-another-network) than "
-        "ReLU and GELU in ViT-Tiny on CIFAR-10. It is in no paper, but layers near the input learn it by themselves, "
-        "as the SmeLU paper says: g_minus on MNIST, "
+        "**Where accuracy is all that counts, try a generalized SmeLU that rises to the left**: one with a left "
+        "slope of -0.15, which a search found on MNIST, is [shown to be "
+        "better](../docs/searches.md#in-another-network) than ReLU and GELU in ViT-Tiny on CIFAR-10. Layers near the "
+        "input learn such a slope by themselves, as the SmeLU paper says: g_minus on MNIST, "
         f"{evidence('smelu.layers_near_the_input_learn_a_negative_slope_on_mnist')}."
     )
     yield (

@@ -20,10 +20,10 @@ DOCS = ROOT / "docs"
 RECORDS = ROOT / "benchmarks/records"
 DTYPES = ("bf16", "f32")
 MODELS = {
-    "a small model: a step of ViT-Tiny, 256 images of 32 x 32": RECORDS / "h200-model-vit-tiny.json",
-    "a large model: a step of GPT-2, 8 x 1,024 tokens": RECORDS / "h200-model-gpt2.json",
+    "a small model: a step of ViT-Tiny, 256 images of 32 x 32": "h200-model-vit-tiny.json",
+    "a large model: a step of GPT-2, 8 x 1,024 tokens": "h200-model-gpt2.json",
 }
-CPU = RECORDS / "cpu-f32-1M.json"
+CPU = "cpu-f32-1M.json"
 DESIGNED = {
     "hardtanh_biweight.json": "hardtanh mollified by the biweight",
     "relu_gaussian.json": "relu mollified by the gaussian",
@@ -54,10 +54,10 @@ def table() -> list[str]:
 def short_table() -> list[str]:
     """The lines of the table in the README: one function of each paper beside GELU, in four places."""
     lines = _head(["beside GELU", *(f"[{name}](docs/zoo/{name}.md)" for name in BRIEF)])
-    kernels, cpu = _by_function(RECORDS / "h200-bf16-layers.json"), _by_function(CPU)
+    kernels, cpu = _by_function("h200-bf16-layers.json"), _by_function(CPU)
     lines.append(_beside("a kernel: 64M numbers in bf16, forward and backward", kernels, "forward_backward"))
-    for what, path in MODELS.items():
-        before, *swaps = Record.from_json(path.read_text(encoding="utf-8")).rows
+    for what, name in MODELS.items():
+        before, *swaps = _read(name)
         rows = {"gelu": before} | {row["variant"]: row for row in swaps}
         lines.append(_beside(f"{what}, eager / compiled", rows, "step", "compiled_step"))
     lines.append(_beside("a CPU: 1M numbers in float32, one thread, forward and backward", cpu, "forward_backward"))
@@ -66,7 +66,7 @@ def short_table() -> list[str]:
 
 def cpu_table() -> list[str]:
     """The lines of the table of a CPU: with compiled kernels and without, and the ratio to torch's GELU."""
-    compiled, plain = _by_function(CPU), _by_function(CPU.with_name("cpu-f32-1M-plain.json"))
+    compiled, plain = _by_function(CPU), _by_function("cpu-f32-1M-plain.json")
     gelu = compiled.pop("gelu")
     lines = _head(["function", "compiled", "x torch's GELU", "`SOFTKNEE_CC=0`"])
     for name, row in compiled.items():
@@ -75,9 +75,59 @@ def cpu_table() -> list[str]:
     return [*lines, f"| torch's own gelu | {_cell(gelu)} | 1.00 / 1.00 |  |"]
 
 
-def _by_function(path: Path) -> dict[str, Mapping[str, Any]]:
+def calls_table() -> list[str]:
+    """The lines of the table of what a call costs its host."""
+    lines = _head(["", "microseconds", "ratio"])
+    for row in _read("h200-calls.json"):
+        times, ratios = (
+            " / ".join(f"{row[key + end].value:{form}}" for key in ("no_grad", "grad", "step"))
+            for end, form in (("", ".0f"), ("_ratio", ".2f"))
+        )
+        if row["kind"] == "learned" or row["function"] in ("relu", "srelu", "smelu"):
+            lines.append(f"| {row['function']}, {_KINDS[row['kind']]}, x {row['reference']} | {times} | {ratios} |")
+    return lines
+
+
+_KINDS = {"fixed": "fixed", "learned": "learned", "function": "with a number"}
+
+
+def memory_table() -> list[str]:
+    """The lines of the table of what a block holds for its backward pass."""
+    rows = _read("h200-memory.json")
+    (unit,) = (row["step"].value for row in rows if (row["function"], row["save"]) == ("nn.GELU", "input"))
+    lines = _head(["", "saved", "held", "peak", "forward and backward"])
+    for row in rows:
+        sizes = f"{row['held']:.2f} | {row['peak']:.2f}"
+        lines.append(f"| {row['function']} | {row['save']} | {sizes} | {row['step'].value / unit:.3f} |")
+    return lines
+
+
+def model_table() -> list[str]:
+    """The lines of the table of a training step in a model, eager and compiled."""
+    models = {"ViT-Tiny": _read("h200-model-vit-tiny.json"), "GPT-2": _read("h200-model-gpt2.json")}
+    ways = [(rows, prefix) for rows in models.values() for prefix in ("", "compiled_")]
+    lines = _head(["", *(f"{name}, {way}" for name in models for way in ("eager", "compiled"))])
+    own = " | ".join(f"{rows[0][prefix + 'step'].value:.1f} ms" for rows, prefix in ways)
+    lines.append(f"| its own GELU | {own} |")
+    for name in BRIEF:
+        ratios = [
+            row[prefix + "step"].value / rows[0][prefix + "step"].value
+            for rows, prefix in ways
+            for row in rows
+            if row["variant"] == name
+        ]
+        lines.append(f"| {name} | {' | '.join(f'{ratio:.3f}' for ratio in ratios)} |")
+    busy = " | ".join(f"{rows[0][prefix + 'busy']:.0%}" for rows, prefix in ways)
+    return [*lines, f"| *the GPU computes, with GELU* | {busy} |"]
+
+
+def _read(name: str) -> tuple[Mapping[str, Any], ...]:
+    return Record.from_json((RECORDS / name).read_text(encoding="utf-8")).rows
+
+
+def _by_function(name: str) -> dict[str, Mapping[str, Any]]:
     """softknee's rows by function; that of GELU is torch's own."""
-    rows = Record.from_json(path.read_text(encoding="utf-8")).rows
+    rows = _read(name)
     ours = {row["function"]: row for row in rows if row["variant"] == VARIANTS[0]}
     return ours | {"gelu": next(row for row in rows if (row["function"], row["variant"]) == ("gelu", "torch"))}
 
@@ -100,7 +150,7 @@ def _rows() -> dict[tuple[str, str, str], Mapping[str, Any]]:
         (dtype, row["function"], row["variant"]): row
         for dtype in DTYPES
         for kind in ("", "-layers")  # the pseudocode, and then the layers
-        for row in Record.from_json((RECORDS / f"h200-{dtype}{kind}.json").read_text(encoding="utf-8")).rows
+        for row in _read(f"h200-{dtype}{kind}.json")
     }
 
 
@@ -154,14 +204,14 @@ def _accurate() -> str:
     labels = ("relu", "gelu", "srelu", "crrelu", "lambda_gelu")
     right = sorted(100 * plain.mean(label, "accuracy") for label in labels)
     mixed = {label: 100 * augmented.mean(label, "accuracy") for label in ("relu", "srelu", "crrelu", "gelu")}
-    winner = 100 * Runs(RECORDS).study("search-transfer").mean("mnist function 671", "accuracy")
+    winner = 100 * Runs(RECORDS).study("search-transfer").mean("mnist join 517", "accuracy")
     return (
         f"**Accurate?** It depends on the training: ViT-Tiny on CIFAR-10 has {right[0]:.1f} to {right[-1]:.1f} % with "
         "ReLU, GELU, S-ReLU, CRReLU and λ-GELU, which three seeds do not tell apart; under mixup, cutmix and "
         f"RandAugment, with five seeds, {mixed['relu']:.1f} % with ReLU, {mixed['srelu']:.1f} % with S-ReLU, "
-        f"{mixed['crrelu']:.1f} % with CRReLU, {mixed['gelu']:.1f} % with GELU, and {winner:.1f} % with a leaky ReLU "
-        "that rises to the left, which [a search](docs/searches.md) found. [The papers' claims, one by "
-        "one](papers/README.md)."
+        f"{mixed['crrelu']:.1f} % with CRReLU, {mixed['gelu']:.1f} % with GELU, and {winner:.1f} % with a "
+        "generalized SmeLU that rises to the left, which [a search](docs/searches.md) found. [The papers' "
+        "claims, one by one](papers/README.md)."
     )
 
 
@@ -178,7 +228,10 @@ PARTS = {
     "speed": (ROOT / "README.md", short_table),
     "evidence": (ROOT / "README.md", evidence),
     "whole table": (DOCS / "speed.md", table),
+    "calls table": (DOCS / "speed.md", calls_table),
     "cpu table": (DOCS / "speed.md", cpu_table),
+    "memory table": (DOCS / "speed.md", memory_table),
+    "model table": (DOCS / "speed.md", model_table),
 }
 
 
