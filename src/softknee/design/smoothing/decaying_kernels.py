@@ -21,7 +21,7 @@ from math import comb
 from sympy.integrals.quadrature import gauss_legendre
 
 from ...spec import Clip, NormalCdf, NormalPdf, SechSquared, Sigmoid, Softplus, x
-from ...spec.algebra import Abs, Add, Expr, Piecewise, pi, sympy
+from ...spec.algebra import Abs, Add, Expr, Min, Piecewise, pi, sympy
 from .convolution import Atom, Bulk, Convolution, Weight, degree, t, taylor
 from .polynomial_kernels import common_part, with_lines
 
@@ -124,7 +124,7 @@ class DecayingKernel:
         return factor * Add(*total)
 
     def _correction(self, size: Expr, order: int, power: int, seam: Expr, width: Expr) -> Expr:
-        a = Abs(self._place(seam, width))
+        a = Min(Abs(x - seam) / width, self.reach)
         tail = Add(*(comb(power, i) * a ** (power - i) * self.tails[order + i].subs(t, a) for i in range(power + 1)))
         left = (-1) ** power * size * tail
         if (order + power) % 2:
