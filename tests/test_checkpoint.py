@@ -18,8 +18,8 @@ from torch import nn
 import softknee as sk
 from softknee.errors import MissingToolError
 from softknee.files import WriteError
+from softknee.lab.builders import build_network
 from softknee.lab.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from softknee.lab.networks import build_network
 
 pytest.importorskip("safetensors", reason="safetensors is not installed; the extra 'deploy' brings it")
 

@@ -7,9 +7,9 @@ from torch import nn
 import softknee as sk
 from click_streams import EMBEDDINGS, FEW, dense, parameters, plain_stream, stream_model, write_small_criteo
 from softknee.errors import InputError, ParameterError, RecipeError
+from softknee.lab.builders import build
 from softknee.lab.clicks import ClickInputs, build_by_name, click_model
 from softknee.lab.data.criteo import BUCKETS, load_criteo
-from softknee.lab.networks import build
 from softknee.lab.studies.reading import read_recipe
 from softknee.lab.studies.runner import run_study
 from softknee.train import random_keys

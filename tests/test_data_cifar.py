@@ -11,7 +11,8 @@ from convert_data import convert
 
 from data_files import COUNTS, cifar_parts, publish_cifar, write_binary
 from softknee.errors import DataError, ParameterError
-from softknee.lab.data.images import ImageSet, load_image_set, load_split
+from softknee.lab.data.image_set import ImageSet
+from softknee.lab.data.images import load_image_set, load_split
 from softknee.lab.studies.examples import load_examples
 from softknee.lab.studies.recipe import Choice, Data, Model, Recipe, Seeds, Training
 from softknee.lab.studies.running.run import run_trial

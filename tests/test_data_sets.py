@@ -15,7 +15,8 @@ import torch
 from data_files import jpeg, tiny_imagenet_files, write_adult, write_tree
 from softknee.errors import DataError
 from softknee.lab.data.adult import COLUMNS, INPUTS, LABELS, load_adult
-from softknee.lab.data.images import ImageSet, load_image_set
+from softknee.lab.data.image_set import ImageSet
+from softknee.lab.data.images import load_image_set
 from softknee.lab.studies.examples import load_examples
 from softknee.lab.studies.recipe import Data
 

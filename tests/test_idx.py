@@ -12,9 +12,10 @@ import torch
 
 from idx_files import as_published, contents, idx_bytes, write
 from softknee.errors import DataError, ParameterError
-from softknee.lab.data import images
+from softknee.lab.data import idx
 from softknee.lab.data.files import data_folder, find_file
-from softknee.lab.data.images import SETS, load_image_set, read_idx
+from softknee.lab.data.idx import SETS, read_idx
+from softknee.lab.data.images import load_image_set
 
 LAYOUTS: dict[str, Callable[[Path], None]] = {
     "folder of its own, gzipped": lambda root: write(root / "mnist"),
@@ -127,7 +128,7 @@ def test_a_broken_file_is_a_sentence(tmp_path: Path, how: str, zipped: bool) -> 
 
 
 def test_a_small_file_that_unpacks_to_much_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "_MOST_BYTES", 2**20)
+    monkeypatch.setattr(idx, "_MOST_BYTES", 2**20)
     file = tmp_path / "bomb.gz"
     file.write_bytes(gzip.compress(struct.pack(">BBBBI", 0, 0, 8, 1, 10) + bytes(2**26)))
     tracemalloc.start()
@@ -189,7 +190,7 @@ def test_labels_out_of_range_and_missing_files_are_sentences(tmp_path: Path) -> 
 def test_the_published_files_where_they_are(name: str, mean: float, spread: float) -> None:
     """The usual constants of both sets come out, and the checksums are those of the files."""
     try:
-        find_file(data_folder(), images._places(SETS[name], "train-images", 3), what=name, source="its authors")
+        find_file(data_folder(), idx._places(SETS[name], "train-images", 3), what=name, source="its authors")
     except DataError as error:
         pytest.skip(f"the published files are not here: {error}")
     data = load_image_set(name)

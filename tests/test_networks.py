@@ -9,7 +9,8 @@ from torch import nn
 
 import softknee as sk
 from softknee.errors import ParameterError, UnknownActivationError
-from softknee.lab.networks import PLAIN, SMALL, alone, build, cnn, kan, mlp
+from softknee.lab.builders import build
+from softknee.lab.networks import PLAIN, SMALL, alone, cnn, kan, mlp
 from softknee.nn.parameters import Parameterised
 from softknee.surgery.modules import activation_modules
 

@@ -17,7 +17,7 @@ import idx_files
 import softknee as sk
 from data_files import cifar_parts, publish_cifar, write_binary
 from softknee.errors import InputError, ParameterError, RecipeError
-from softknee.lab.data import images
+from softknee.lab.data import idx
 from softknee.lab.studies.building import model_maker
 from softknee.lab.studies.engine import pack_examples, unpack_examples
 from softknee.lab.studies.examples import load_examples, recipe_examples
@@ -130,7 +130,7 @@ def test_the_loop_trains_what_replicas_train(late: int):
 def test_bytes_are_those_of_the_files(name, flat, tmp_path, monkeypatch):
     if name == "mnist":
         idx_files.write(tmp_path / name)
-        monkeypatch.setitem(images.SETS, name, idx_files.as_published(name))
+        monkeypatch.setitem(idx.SETS, name, idx_files.as_published(name))
         whole = torch.frombuffer(bytearray(idx_files.contents()["train-images-idx3-ubyte"][16:]), dtype=torch.uint8)
     elif name == "cifar-10":
         publish_cifar(monkeypatch, name, write_binary(tmp_path, name))

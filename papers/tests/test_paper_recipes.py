@@ -11,7 +11,7 @@ from torch import nn
 import idx_files
 from data_files import publish_cifar, tiny_imagenet_files, write_adult, write_binary, write_imagenet, write_tree
 from softknee.lab import vision_networks
-from softknee.lab.data import images
+from softknee.lab.data import idx
 from softknee.lab.report import summarise
 from softknee.lab.report.summary import origin_of
 from softknee.lab.report.tables import markdown
@@ -53,7 +53,7 @@ def files(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name in ("mnist", "fashion-mnist"):
             idx_files.write(folder / name)
-            patch.setitem(images.SETS, name, idx_files.as_published(name))
+            patch.setitem(idx.SETS, name, idx_files.as_published(name))
         for name in ("cifar-10", "cifar-100"):
             publish_cifar(patch, name, write_binary(folder, name))
         write_adult(folder / "adult", patch)

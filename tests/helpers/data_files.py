@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from softknee.lab.data import adult
-from softknee.lab.data.images import CIFAR_SETS
+from softknee.lab.data.cifar import CIFAR_SETS
 
 Part = tuple[np.ndarray, np.ndarray]  # images (count, 32, 32, 3) and labels
 COUNTS = {"train": 60, "test": 20}

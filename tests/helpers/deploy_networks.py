@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from softknee.lab import networks
-from softknee.lab.data.images import ImageSet, load_digits
+from softknee.lab.data.image_set import ImageSet
+from softknee.lab.data.images import load_digits
 from softknee.lab.deploy.onnx_check import Exported
 
 WIDTHS = (64, 16, 12, 10)

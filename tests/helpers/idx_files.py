@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from softknee.lab.data import images
+from softknee.lab.data import idx
 
 COUNTS = {"train": 50, "t10k": 20}
 
@@ -42,11 +42,11 @@ def write(folder: Path, *, zipped: bool = True, dots: bool = False, **changed: b
             (folder / (f"{named}.gz" if zipped else named)).write_bytes(gzip.compress(data) if zipped else data)
 
 
-def as_published(name: str) -> images.Published:
+def as_published(name: str) -> idx.Published:
     """The data set of that name as if these small files were what was published."""
     made = contents()
     sums = {
         part: hashlib.sha256(next(data for file, data in made.items() if file.startswith(stem))).hexdigest()
-        for part, (stem, _) in images._PARTS.items()
+        for part, (stem, _) in idx._PARTS.items()
     }
-    return replace(images.SETS[name], sha256=sums)
+    return replace(idx.SETS[name], sha256=sums)

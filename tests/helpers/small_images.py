@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from softknee.lab.data.images import ImageSet
+from softknee.lab.data.image_set import ImageSet
 from softknee.lab.vision_networks import NETWORKS, Place, built
 
 PLACES = 8 * 8 * 8 + 12 * 4 * 4 + 12 * 4 * 4  # elements of the three activations for one image

@@ -33,7 +33,7 @@ from ..errors import MissingToolError, SoftkneeError, need_package
 from ..files import ReadError, left_behind, read_small, write_folder
 from ..surgery import Report, apply_
 from ..version import VERSION
-from .networks import build_network
+from .builders import build_network
 
 FORMAT, SCHEMA = "softknee checkpoint", 1
 WEIGHTS, DESCRIPTION = "model.safetensors", "checkpoint.json"

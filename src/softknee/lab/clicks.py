@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..errors import InputError, ParameterError, did_you_mean, require_number
 from ..nn.row_norm import row_norm
 from .data.criteo import BUCKETS, CATEGORIES, EMBEDDINGS, NUMBERS
-from .networks import CLICKS, arguments_of, new_activation, whole_numbers
+from .networks import arguments_of, new_activation, whole_numbers
 from .vision_networks import Factory, Place, built
 
 HIDDEN = (2572, 1454, 1596)
@@ -153,6 +153,6 @@ def build_by_name(*, activation: str = "relu", seed: int = 0, **knobs: Any) -> n
     >>> made[2], made[4]
     (SmeLU(beta=2 (learned), per='channel', size=8, dim=1), SmeLU(beta=2 (learned), per='channel', size=4, dim=1))
     """
-    own = {name: knobs.pop(name) for name in arguments_of(CLICKS) if name in knobs}
+    own = {name: knobs.pop(name) for name in arguments_of(click_model) if name in knobs}
     widths: Iterator[int] = iter(own.get("hidden", HIDDEN))
     return click_model(**own, activation=lambda: new_activation(activation, knobs, channels=next(widths)), seed=seed)

@@ -17,9 +17,7 @@ Sequential(
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +26,7 @@ from torch import nn
 
 import softknee as sk
 
-from ..errors import ParameterError, did_you_mean, need_package
+from ..errors import ParameterError, did_you_mean
 
 # What "torch:NAME" may ask for. A plain module is what a stock network has, with nothing of softknee in it.
 PLAIN: dict[str, Callable[..., nn.Module]] = {
@@ -170,65 +168,8 @@ def kan(
         return nn.Sequential(*[sk.nn.KANLinear(n_in, n_out, **shared) for n_in, n_out in pairwise(widths)])
 
 
-def network_of(name: str) -> Callable[..., nn.Module]:
-    """The function of a network of the papers; its `activation` returns a new module at each call."""
-    if name == CLICKS:
-        from .clicks import click_model
-
-        return click_model
-    from .vision_networks import NETWORKS
-
-    return NETWORKS[name]
-
-
-def arguments_of(name: str) -> tuple[str, ...]:
-    """What a network of the papers takes besides its activation and its seed.
-
-    >>> arguments_of("vgg8"), arguments_of("deit_tiny")
-    (('classes',), ('classes', 'image', 'patch'))
-    """
-    return tuple(key for key in inspect.signature(network_of(name)).parameters if key not in ("activation", "seed"))
-
-
-def _vision(network: str, **arguments: Any) -> nn.Module:
-    from .vision_networks import build_by_name
-
-    return build_by_name(network, **arguments)
-
-
-def _clicks(**arguments: Any) -> nn.Module:
-    from .clicks import build_by_name
-
-    return build_by_name(**arguments)
-
-
-CLICKS = "click_model"  # that of the SmeLU paper, see `clicks`; imported when it is asked for
-# Those of the papers on images, see `vision_networks`, which is imported when one of them is asked for.
-VISION = (
-    *("vgg8", "vgg13", "resnet56", "shufflenetv1", "wrn16_2", "wrn40_2", "resnet18"),
-    *("vit_tiny", "deit_tiny", "tnt_small", "convnext_tiny", "enlarged"),
-)
 SMALL: dict[str, Callable[..., nn.Sequential]] = {"mlp": mlp, "cnn": cnn, "alone": alone}
 OF_ROWS = ("mlp", "kan")  # these take every example as one row of numbers
-# By the name that a checkpoint holds.
-BUILDERS: dict[str, Callable[..., nn.Module]] = {
-    **SMALL,
-    "kan": kan,
-    **{name: partial(_vision, name) for name in VISION},
-    CLICKS: _clicks,
-}
-
-
-def build(builder: str, **arguments: Any) -> Any:
-    """The network that a builder of this name makes from these arguments."""
-    if builder not in BUILDERS:
-        known = ", ".join(repr(name) for name in BUILDERS)
-        near = did_you_mean(builder, BUILDERS)
-        raise ParameterError(f"There is no builder {builder!r:.60}; there are {known} and {_TIMM + 'NAME'!r}.{near}")
-    try:
-        return BUILDERS[builder](**arguments)
-    except TypeError as error:
-        raise ParameterError(f"The network {builder!r} was given arguments that it does not take: {error}.") from error
 
 
 def new_activation(name: str, knobs: dict[str, Any], *, channels: int) -> nn.Module:
@@ -276,29 +217,6 @@ def whole_numbers(what: str, numbers: Sequence[int], *, least: int, most: int | 
     return values
 
 
-_TIMM = "timm:"
-# A prefix such as "hf-hub:" would load a model, and its code's choices, from elsewhere.
-_NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)?")
-# These read files or the network; weights come from the checkpoint alone.
-_REFUSED = ("pretrained", "checkpoint_path", "cache_dir", "file", "url")
-
-
-def build_network(builder: str, arguments: Mapping[str, Any]) -> nn.Module:
-    """The network that a builder makes from these arguments; no file is read and nothing is downloaded.
-
-    >>> build_network("mlp", {"widths": [4, 3, 2], "activation": "torch:gelu"})[1]
-    GELU(approximate='none')
-    """
-    if builder.startswith(_TIMM):
-        return _timm(builder.removeprefix(_TIMM), arguments)
-    return build(builder, **arguments)
-
-
-def _timm(name: str, arguments: Mapping[str, Any]) -> nn.Module:
-    timm = need_package("timm", f"The builder {_TIMM + name!r} needs the package 'timm'", "vision")
-    for key in arguments:
-        if key.startswith(_REFUSED):
-            raise ParameterError(f"timm's argument {key!r} loads something from elsewhere; a checkpoint must not.")
-    if not _NAME.fullmatch(name) or not timm.is_model(name):
-        raise ParameterError(f"timm has no model {name!r:.60}.")
-    return timm.create_model(name, pretrained=False, **arguments)
+def arguments_of(network: Callable[..., nn.Module]) -> tuple[str, ...]:
+    """What a network of the papers takes besides its activation and its seed."""
+    return tuple(key for key in inspect.signature(network).parameters if key not in ("activation", "seed"))

@@ -390,7 +390,7 @@ def build_by_name(network: str, *, activation: str = "relu", seed: int = 0, **kn
     >>> made[1].act2
     SReLU(delta=0.5 (learned), per='channel', size=32, dim=1)
     """
-    own = {name: knobs.pop(name) for name in arguments_of(network) if name in knobs}
+    own = {name: knobs.pop(name) for name in arguments_of(NETWORKS[network]) if name in knobs}
     # One size for all places is left to the activation, which says where it does not fit.
     sized = not activation.startswith("torch:") and knobs.get("per", "layer") != "layer" and "size" not in knobs
     per = knobs.pop("per") if sized else "layer"

@@ -44,7 +44,7 @@ from ...errors import DataError, ParameterError
 from ...files import WriteError, new_folder
 from ...train.streamed import Streamed
 from .files import not_found, numpy, pillow, read_bytes, text_of
-from .images import ImageSet, level_counts, moments_of
+from .image_set import ImageSet, level_counts, moments_of
 
 SIDE = 224
 _FOLDERS = ("imagenet", "imagenet-1k", "ILSVRC/Data/CLS-LOC")

@@ -30,7 +30,8 @@ from ...errors import InputError, ParameterError, RecipeError, SoftkneeError
 from ...nn.parameters import Parameterised
 from ...surgery.modules import activation_modules
 from ...surgery.squaf_training import PARTS
-from ..networks import CLICKS, OF_ROWS, SMALL, VISION, build, build_network, network_of
+from ..builders import PAPERS, build, build_network
+from ..networks import OF_ROWS, SMALL
 from .examples import Examples
 from .own_functions import find_function, takes
 from .reading import TIMM, module_of
@@ -120,8 +121,7 @@ def _raw_maker(
             where=model.where,
             replacing=model.replacing,
         )
-    ours = model.build in (*VISION, CLICKS)
-    function = network_of(model.build) if ours else find_function(model.build, folder=folder)
+    function = PAPERS.get(model.build) or find_function(model.build, folder=folder)
     offered = {"classes": outputs, "input_shape": shape}
     given = {**{name: value for name, value in offered.items() if takes(function, name)}, **arguments}
     if takes(function, "activation"):

@@ -39,8 +39,9 @@ from ...spec import Activation, SoftTable
 from ...surgery.hardening import distance_bound, hard_module
 from ...surgery.hardening.sites import is_hard
 from .. import language_models
+from ..builders import BUILDERS, PAPERS
 from ..data.images import IMAGE_SETS
-from ..networks import BUILDERS, arguments_of
+from ..networks import arguments_of
 from .fitting import fit, is_omitted, located, shown
 from .recipe import (
     FIRST_TUNING_SEED,
@@ -506,7 +507,7 @@ def _check_data(data: Data) -> None:
 
 def _check_model(model: Model, *, where: str = "model.build") -> None:
     if model.build in BUILDERS:
-        known = _NETWORK_ARGUMENTS[model.build] if model.build in _NETWORK_ARGUMENTS else arguments_of(model.build)
+        known = arguments_of(PAPERS[model.build]) if model.build in PAPERS else _NETWORK_ARGUMENTS[model.build]
         for name in model.arguments:
             if name in _SET_BY_STUDY:
                 raise RecipeError(f"model.arguments.{name} is set by the study; leave it out.")

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 
 from ...errors import ParameterError, RecipeError, SoftkneeError, did_you_mean
 from ...measure.record import Record, RecordError
+from ..builders import BUILDERS
 from ..data.images import OWN_PARTS
 from ..language.loading import HUB
-from ..networks import BUILDERS
 from .examples import Examples
 from .own_functions import source_fingerprint
 from .reading import TIMM, combinations
