@@ -15,7 +15,7 @@ from ..design.entropic.descent import EafoDescent, eafo_descent
 from ..design.entropic.spline import SLOPES, Spline, spline_value, table_of
 from ..errors import InputError, ParameterError, require_count
 from ..spec import Activation, VectorParam
-from .baselines import ENTROPIC, OneVector
+from .one_vector import OneVector
 from .parameters import leaf_of_graph
 
 # Quantiles of the normal density stand in for pre-activations until some have been seen.
@@ -128,7 +128,9 @@ class EntropicSpline(OneVector):
         self.register_buffer("recent", torch.zeros(memory, device=device), persistent=False)
         self.register_buffer("counts", torch.zeros(2, dtype=torch.int64, device=device), persistent=False)
         zeros = torch.zeros(self.knots, dtype=torch.float64, device="cpu")
-        self._hold_vector(ENTROPIC, zeros, learn=learn, per=per, size=size, dim=dim, device=device, dtype=dtype)
+        self._hold_vector(
+            "entropic_spline", zeros, learn=learn, per=per, size=size, dim=dim, device=device, dtype=dtype
+        )
         if not self.learned:
             self.register_buffer("gain", self.gain, persistent=False)  # zeros, and no part of the function
 

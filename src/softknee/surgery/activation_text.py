@@ -14,7 +14,8 @@ from .. import zoo  # noqa: F401 - importing it announces the names of the zoo
 from ..errors import ParameterError, need_package
 from ..kernels.squaf.arguments import sample, uniform_points
 from ..nn import Squaf, make
-from ..nn.baselines import OneVector, baseline_named
+from ..nn.baselines import baseline_named
+from ..nn.one_vector import OneVector
 from ..nn.parameters import Parameterised
 from ..registry import PREFIX, get, holds, names
 from ..spec import Activation, SoftTable

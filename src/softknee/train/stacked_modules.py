@@ -21,8 +21,8 @@ from torch.nn import functional as F
 from ..errors import InputError
 from ..kernels import call
 from ..kernels.squaf import squaf_sampled
-from ..nn.baselines import OneVector
 from ..nn.module import Pointwise
+from ..nn.one_vector import OneVector
 from ..nn.squaf import SQUAF, SQUAFP
 from .random_keys import bits, fold, masks, seed_keys, site_number
 

@@ -19,7 +19,7 @@ from ...registry import resolve, ships
 from ...spec import Activation, AtLeastOne, Between, Constraint, Param, Positive, Real, u, v, x
 from ...spec.algebra import Expr, Float, Rational, sympy
 from ...spec.param import RESERVED
-from ...spec.parse import FUNCTIONS, LONGEST
+from ...spec.parse import FUNCTIONS, LONGEST, parse
 from ...spec.text import write
 
 _WORDS = ("positive", "real", "at_least_one", "between")
@@ -269,13 +269,11 @@ def text_of(act: Any) -> str:
             f"cannot say; so has what an engine made from samples, or with arguments that no text has. Keep it in "
             f"Python and register it, or make it from a formula or by an engine with arguments that a text can say."
         )
-    from .language import read
-
     try:
         text = write(act.formula)
-        again = read(text, params=act.params)
+        again = parse(text, params=act.params)
     except FormulaError as error:
         raise DefinitionError(f"{act.name!r} cannot be saved: {error}") from error
-    if again.formula.free_symbols != act.formula.free_symbols:
+    if again.free_symbols != act.formula.free_symbols:
         raise DefinitionError(f"{act.name!r} cannot be saved: its text {text!r} would be read as something else.")
     return text
