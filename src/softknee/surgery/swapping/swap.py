@@ -29,9 +29,6 @@ from ..modules import compare, first_line, number_by_depth, read_where, run_exam
 from . import plan as plans
 from .configs import update_configs
 from .operation import (
-    Changed,
-    Report,
-    Skipped,
     Step,
     fast_paths,
     hidden,
@@ -42,6 +39,7 @@ from .operation import (
     resolve_shared,
     take_back,
 )
+from .report import Changed, Report, Skipped
 
 Where = str | Iterable[str] | Callable[[Site], bool] | None
 Replacing = str | type | Activation | SoftTable | Rowwise | Iterable[Any] | None
