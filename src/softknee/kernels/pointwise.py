@@ -7,8 +7,10 @@ partial derivatives, which are definitions themselves.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -362,9 +364,9 @@ def _run_with_numbers(act: Activation, x: Tensor, values: Mapping[str, Any]) -> 
     for value in values.values():
         if type(value) not in (float, int):
             return None
-    key = (x.shape, *values.items())
+    key = (x.shape, *values, *values.values())
     if 0 in values.values():
-        key += tuple(map(repr, values.values()))  # 0.0 and -0.0 are equal
+        key += tuple(map(math.copysign, repeat(1.0), values.values()))  # 0.0 and -0.0 are equal
     runtime: Runtime | None = act.derived.runtime
     call = None if runtime is None else runtime.calls.get(key)
     result = None if call is None else call.run(x)
