@@ -631,7 +631,7 @@ def test_what_the_page_says_of_winners_and_slopes_is_in_the_records() -> None:
 def test_the_winner_is_the_smelu_that_the_page_says_it_is() -> None:
     recipe = read_recipe(Path(__file__).parents[1] / "benchmarks/search-transfer.yaml")
     (winner,) = (each for each in recipe.activations if each.label == "mnist join 517")
-    made = re.search(r"sk\.nn\.make\(\"generalized_smelu\", (.*)\)", FOUND.read_text(encoding="utf-8"))
+    made = re.search(r'sk\.nn\.make\("generalized_smelu", ([^)]*)\)', FOUND.read_text(encoding="utf-8"))
     assert made
     values = {name: float(value) for name, value in (each.split("=") for each in made[1].split(", "))}
     x = torch.linspace(-4, 4, 10_001, dtype=torch.float64)
