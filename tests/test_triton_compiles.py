@@ -39,7 +39,7 @@ def test_packing_and_masks() -> None:
     assert compiled(keyed_mask._keyed_mask, "*i64 *fp32 i32 i64 fp32", constants).asm["cubin"]
 
 
-@pytest.mark.parametrize("name", ["srelu", "lambda_gelu", "crrelu_exact"])
+@pytest.mark.parametrize("name", ["srelu", "lambda_gelu", "crrelu_exact", "mollify(relu, gaussian)"])
 @pytest.mark.parametrize("kind", ["lifted", "value", "number"])
 def test_what_stands_for_a_parameter(name: str, kind: str) -> None:
     """A raw value with its anchor, the value, or a number; the sum of its gradient is completed in the kernel."""
