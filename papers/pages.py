@@ -217,7 +217,8 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     yield (
         "**Where accuracy is all that counts, try a generalized SmeLU that rises to the left**: one with a left "
         "slope of -0.15, which a search found on MNIST, is [shown to be "
-        "better](../docs/searches.md#in-another-network) than ReLU and GELU in ViT-Tiny on CIFAR-10. Layers near the "
+        "better](../docs/searches.md#in-another-network) than ReLU and GELU in ViT-Tiny on CIFAR-10, and "
+        "[not shown to be](../docs/searches.md#slope-and-knee-apart) in a small ViT on Fashion-MNIST. Layers near the "
         "input learn such a slope by themselves, as the SmeLU paper says: g_minus on MNIST, "
         f"{evidence('smelu.layers_near_the_input_learn_a_negative_slope_on_mnist')}."
     )

@@ -11,7 +11,7 @@ from softknee.lab.studies.store import RunStore
 HOME = Path(__file__).parent.parent
 PAGE = HOME / "docs" / "searches.md"
 RECORDS = HOME / "benchmarks" / "records"
-STUDIES = ("search-transfer", "left-slope")  # of what searches found
+STUDIES = ("search-transfer", "knee-and-slope", "left-slope")  # of what searches found
 _MARK = re.compile(r"<!-- ([\w-]+) -->\n.*?(?=Records?: )", flags=re.DOTALL)
 
 
