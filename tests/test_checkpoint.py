@@ -18,7 +18,7 @@ from torch import nn
 import softknee as sk
 from softknee.errors import MissingToolError
 from softknee.files import WriteError
-from softknee.lab.builders import build_network
+from softknee.lab.builders import build
 from softknee.lab.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 
 pytest.importorskip("safetensors", reason="safetensors is not installed; the extra 'deploy' brings it")
@@ -29,7 +29,7 @@ CONV = {"channels": [2, 3], "classes": 3, "image": [1, 8, 8], "activation": "tor
 
 def network(**changes: Any) -> nn.Module:
     """A network whose every number differs from what a builder starts with."""
-    model = build_network("mlp", SMALL | changes)
+    model = build("mlp", **(SMALL | changes))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.linspace(0.1, 0.7, parameter.numel()).reshape(parameter.shape))
@@ -92,7 +92,7 @@ def test_other_builders(tmp_path: Path, builder: str, arguments: dict[str, Any])
     if builder.startswith("timm"):
         pytest.importorskip("timm", reason="timm is not installed")
     torch.manual_seed(5)
-    model = build_network(builder, arguments).eval()
+    model = build(builder, **arguments).eval()
     if builder.startswith("timm"):
         model.train()(torch.randn(4, 1, 32, 32))  # moves the batch statistics, which are buffers
         model.eval()
@@ -104,7 +104,7 @@ def test_other_builders(tmp_path: Path, builder: str, arguments: dict[str, Any])
 @pytest.mark.parametrize("how", ["report", "file", "mapping"])
 def test_surgery_is_repeated_before_the_weights(tmp_path: Path, how: str) -> None:
     arguments = {"widths": [4, 3, 2], "activation": "torch:gelu"}
-    model = build_network("mlp", arguments)
+    model = build("mlp", **arguments)
     report = sk.swap_(model, "smelu", replacing="gelu", learn="beta", beta=0.5)
     with torch.no_grad():
         model.get_submodule("1").raw_beta.add_(0.3)
@@ -118,7 +118,7 @@ def test_surgery_is_repeated_before_the_weights(tmp_path: Path, how: str) -> Non
 
 
 def test_tied_and_strided_weights_are_kept(tmp_path: Path) -> None:
-    model = build_network("mlp", {"widths": [3, 3, 3], "activation": "relu"})
+    model = build("mlp", widths=[3, 3, 3], activation="relu")
     model[2].weight = model[0].weight  # type: ignore[index]
     model[0].bias.data = torch.arange(6.0)[::2]  # type: ignore[index]
     result = load_checkpoint(save(tmp_path, model, arguments={"widths": [3, 3, 3], "activation": "relu"})).model

@@ -35,8 +35,10 @@ _NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)?")
 _REFUSED = ("pretrained", "checkpoint_path", "cache_dir", "file", "url")
 
 
-def build(builder: str, **arguments: Any) -> Any:
-    """The network that a builder of this name makes from these arguments."""
+def build(builder: str, /, **arguments: Any) -> Any:
+    """The network that a builder of this name makes from these arguments; nothing is read and nothing downloaded."""
+    if builder.startswith(_TIMM):
+        return _timm(builder.removeprefix(_TIMM), arguments)
     if builder not in BUILDERS:
         known = ", ".join(repr(name) for name in BUILDERS)
         near = did_you_mean(builder, BUILDERS)
@@ -45,13 +47,6 @@ def build(builder: str, **arguments: Any) -> Any:
         return BUILDERS[builder](**arguments)
     except TypeError as error:
         raise ParameterError(f"The network {builder!r} was given arguments that it does not take: {error}.") from error
-
-
-def build_network(builder: str, arguments: Mapping[str, Any]) -> nn.Module:
-    """The same, and "timm:NAME", too; no file is read and nothing is downloaded."""
-    if builder.startswith(_TIMM):
-        return _timm(builder.removeprefix(_TIMM), arguments)
-    return build(builder, **arguments)
 
 
 def _timm(name: str, arguments: Mapping[str, Any]) -> nn.Module:

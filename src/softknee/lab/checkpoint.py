@@ -33,7 +33,7 @@ from ..errors import MissingToolError, SoftkneeError, need_package
 from ..files import ReadError, left_behind, read_small, write_folder
 from ..surgery import Report, apply_
 from ..version import VERSION
-from .builders import build_network
+from .builders import build
 
 FORMAT, SCHEMA = "softknee checkpoint", 1
 WEIGHTS, DESCRIPTION = "model.safetensors", "checkpoint.json"
@@ -256,7 +256,7 @@ def _read_weights(path: Path, recorded: Mapping[str, Any]) -> dict[str, Tensor]:
 def _built(builder: str, arguments: Mapping[str, Any], plan: Mapping[str, Any] | None, *, where: str) -> nn.Module:
     """The model that the description makes, with the surgery done, before any weights."""
     try:
-        model = build_network(builder, arguments)
+        model = build(builder, **arguments)
         if plan is not None:
             with tempfile.TemporaryDirectory() as folder:
                 file = Path(folder, "surgery.json")

@@ -30,7 +30,7 @@ from ...errors import InputError, ParameterError, RecipeError, SoftkneeError
 from ...nn.parameters import Parameterised
 from ...surgery.modules import activation_modules
 from ...surgery.squaf_training import PARTS
-from ..builders import PAPERS, build, build_network
+from ..builders import PAPERS, build
 from ..networks import OF_ROWS, SMALL
 from .examples import Examples
 from .own_functions import find_function, takes
@@ -115,7 +115,7 @@ def _raw_maker(
     if model.build.startswith(TIMM):
         known = {"num_classes": outputs, **({"in_chans": shape[0]} if len(shape) == 3 else {}), **arguments}
         return lambda seed: _swapped(
-            _called(lambda **given: build_network(model.build, given), known, example, name=model.build),
+            _called(lambda **given: build(model.build, **given), known, example, name=model.build),
             chosen,
             example,
             where=model.where,
