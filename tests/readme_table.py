@@ -83,12 +83,9 @@ def calls_table() -> list[str]:
             " / ".join(f"{row[key + end].value:{form}}" for key in ("no_grad", "grad", "step"))
             for end, form in (("", ".0f"), ("_ratio", ".2f"))
         )
-        if row["kind"] == "learned" or row["function"] in ("relu", "srelu", "smelu"):
-            lines.append(f"| {row['function']}, {_KINDS[row['kind']]}, x {row['reference']} | {times} | {ratios} |")
+        kind = "with numbers" if row["kind"] == "function" else row["kind"]
+        lines.append(f"| {row['function']}, {kind}, x {row['reference']} | {times} | {ratios} |")
     return lines
-
-
-_KINDS = {"fixed": "fixed", "learned": "learned", "function": "with a number"}
 
 
 def memory_table() -> list[str]:
