@@ -52,7 +52,7 @@ def test_what_stands_for_a_parameter(name: str, kind: str) -> None:
         assert compiled(forward, f"{pointer} {pointer} {given} i32", {"BLOCK": 1024}).asm["cubin"]
         needed = () if kind == "number" else (p.name,)
         backward = fused._flat_backward_kernel(act, sources, needed, True, dtype)
-        sums, constants = ("*fp32 *i32 *fp32 ", {"SUM": 256}) if needed else ("", {})
+        sums, constants = ("*fp32 *i32 *fp32 ", {"VECTOR": 8, "SUM": 256}) if needed else ("", {})
         types = f"{pointer} {pointer} {pointer} {sums}{given} i32"
         made = compiled(backward, types, {"BLOCK": 1024, "EVEN": True, **constants})
         assert ("acq_rel" in made.asm["ptx"]) == bool(needed)
@@ -72,7 +72,7 @@ def test_gradients_from_the_output(name: str) -> None:
         for even in (True, False):
             backward = fused._flat_backward_kernel(act, sources, (p.name,), True, dtype, recovery)
             types = f"{pointer} {pointer} {bits}{pointer} *fp32 *i32 *fp32 *fp32 *fp32 i32"
-            assert compiled(backward, types, {"BLOCK": 1024, "EVEN": even, "SUM": 256}).asm["cubin"]
+            assert compiled(backward, types, {"BLOCK": 1024, "EVEN": even, "VECTOR": 8, "SUM": 256}).asm["cubin"]
         for shape in ("columns", "channels"):
             backward = fused._backward_kernel(act, (p.name,), True, shape, dtype, recovery)
             types = f"{pointer} {pointer} {bits}{pointer} *fp32 *fp32 i32 i64 i32 i32 i64"

@@ -10,13 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..spec import Activation, Constraint, NormalCdf
+from ..spec import Activation, Constraint
 from ..spec.activation import once_per_definition
 from ..spec.emit import PARAMETER
-from ..spec.primitives import Log1pUnit, MishGate
 from ..spec.printers import TRITON
 from . import triton_source as source_text
-from .dispatch import interpreting
 from .generate import load
 from .inverse import Inverse
 from .launch import Launch, divide_up, power_of_two
@@ -24,20 +22,17 @@ from .layout import Pattern, find_pattern, storage_order
 from .triton_source import Recovery, Source
 
 # A backward program with parameter sums walks over many blocks: enough programs per multiprocessor keep loads in
-# flight, and the sums are reduced across threads once per program. By the number of sums: elements of a block, warps,
-# programs per multiprocessor, the fastest seen on an H200 from 2^23 elements on. In a half type what computes more than
-# it loads takes smaller programs, and so does what has no sums.
-_FEW, _SEVERAL, _MANY = (1024, 4, 64), (2048, 8, 32), (2048, 4, 16)
-_BACKWARD = (_FEW, _SEVERAL, _SEVERAL, _MANY, _MANY, _MANY)
-_SLOW_IN_HALF = (NormalCdf, MishGate, Log1pUnit)
-_MEDIUM_BACKWARD = (1024, 4, 4)  # with sums, from 2^16 elements on
+# flight, and the sums are reduced across threads once per program. Elements of a block, warps, programs per
+# multiprocessor, the fastest seen on an H200 over all functions: from 2^23 elements on, the same in a half type with more
+# than two sums, from 2^16 elements on, and without sums.
+_LARGE, _LARGE_WITH_SUMS, _MEDIUM, _NO_SUMS = (2048, 8, 32), (2048, 8, 8), (1024, 4, 4), (1024, 4, 64)
 # Largest number of programs that share one strip of columns or one channel in the first stage of a sum.
 SPLITS = 128
 
 
 # Functions with a cheaper form that is good enough where the result is rounded to 8 or 11 bits. The slopes' pairs
 # serve bf16 alone: where a slope crosses 0 its terms cancel, and float16 sees what is left.
-_COARSE_VALUES = ("normal_cdf", "tanh", "log1p_minus_near")
+_COARSE_VALUES = ("log", "log1p", "log1p_minus_near", "normal_cdf", "tanh")
 _COARSE = {torch.float16: _COARSE_VALUES, torch.bfloat16: (*_COARSE_VALUES, "normal_pair", "tanh_pair")}
 
 
@@ -48,10 +43,7 @@ def load_kernel(
     from . import triton_math  # here, because a torch without Triton must be able to import this file
 
     names = {key: value for key, value in vars(triton_math).items() if not key.startswith("__")}
-    coarse = _COARSE.get(dtype, ())
-    names |= {key: names[f"{key}_half"] for key in coarse}
-    if coarse and not interpreting():
-        names["log1p"] = names["log1p_half"]  # an instruction of the GPU, which the interpreter does not have
+    names |= {key: names[f"{key}_half"] for key in _COARSE.get(dtype, ())}
     return load(text, f"{label} {dtype}", names | (lifts or {}), name, triton_math.__name__)
 
 
@@ -274,12 +266,13 @@ class FusedPlan:
         needed = tuple(p.name for p, need in zip(self.act.params, needs[1:], strict=False) if need)
         pattern, n, want_x = self.pattern, self.n, needs[0]
         if self.flat:
-            block, warps, per_core = _backward_shape(self.act, n, len(needed), self.dtype)
+            block, warps, per_core = _backward_shape(n, len(needed), self.dtype)
             programs = divide_up(n, block)
             if needed:
                 programs = min(programs, per_core * cores(self.device))
             kernel = _flat_backward_kernel(self.act, self.sources, needed, want_x, self.dtype, self.recovery)
-            constants = {"SUM": min(1024, power_of_two(programs))} if needed else {}
+            vector = max(1, min(16 // self.dtype.itemsize, block // (32 * warps)))
+            constants = {"VECTOR": vector, "SUM": min(1024, power_of_two(programs))} if needed else {}
             launch = Launch(kernel, (programs,), (n,), warps=warps, BLOCK=block, EVEN=n % block == 0, **constants)
             return launch, (len(needed), programs)
         columns_vary = pattern.inner == 1
@@ -303,17 +296,15 @@ def cores(device: torch.device) -> int:
 
 
 def _forward_block(act: Activation, dtype: torch.dtype) -> int:
-    """4 KiB of input for a program; twice that where a program has much to prepare or to compute (seen on an H200)."""
-    heavy = len(act.params) > 4 or act.computed.has(NormalCdf)
-    return 1024 if dtype == torch.float32 else 4096 if heavy else 2048
+    """4 KiB of input for a program; twice that where it has many numbers to prepare (seen on an H200)."""
+    return 1024 if dtype == torch.float32 else 4096 if len(act.params) > 4 else 2048
 
 
-def _backward_shape(act: Activation, n: int, sums: int, dtype: torch.dtype) -> tuple[int, int, int]:
+def _backward_shape(n: int, sums: int, dtype: torch.dtype) -> tuple[int, int, int]:
     """The elements of a block, the warps, and the programs per multiprocessor of a backward pass with so many sums."""
-    if n < 1 << 23:
-        return _MEDIUM_BACKWARD if sums and n >= 1 << 16 else (_block(n, 1024), 4, 64)
-    slow = dtype != torch.float32 and act.computed.has(*_SLOW_IN_HALF)
-    return _FEW if slow else _BACKWARD[min(sums, 5)]
+    if sums and n >= 1 << 16:
+        return _MEDIUM if n < 1 << 23 else _LARGE_WITH_SUMS if sums > 2 and dtype != torch.float32 else _LARGE
+    return _block(n, _NO_SUMS[0]), *_NO_SUMS[1:]
 
 
 def _block(n: int, most: int) -> int:

@@ -191,7 +191,7 @@ class Branch:
                 f"low = {math.log(gap)!r} - log(maximum({toward!r} * (scaled - {limit!r}), {smallest!r}))",
                 "low = maximum(low, 0.0)",
             ]
-        root = {1: "low", 2: "sqrt(low)"}.get(self.order, f"exp(log(maximum(low, 1e-37)) / {float(self.order)!r})")
+        root = {1: "low", 2: "sqrt(low)"}.get(self.order, f"exp({1 / self.order!r} * log(maximum(low, 1e-37)))")
         lines += [
             f"s = {root}",
             f"{above} = s * {_horner([sign * c for c in self.above])}",
@@ -450,7 +450,8 @@ class Inverse:
         above, below = (
             _emitted(lines, dialect, self.select(lambda p, n=n: n[places.get(p, 0)], rounding), "g") for n in names
         )
-        lines.append(f"guess = ({constant(lambda branch: branch.anchor, 'a')} + {above} / {below}) * width")
+        ratio = f"{above} * reciprocal({below})" if dialect is TRITON else f"{above} / {below}"
+        lines.append(f"guess = ({constant(lambda branch: branch.anchor, 'a')} + {ratio}) * width")
         lines += [
             f"{end} = {constant(lambda branch, i=i: branch.ends(rounding)[i], end)} * width"
             for i, end in enumerate(("least", "most"))

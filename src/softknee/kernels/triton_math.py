@@ -10,11 +10,25 @@ minimax fits made for this file; each says its error in float32 units (2^-23) of
 import triton
 import triton.language as tl
 
+from .dispatch import interpreting
+
+_INTERPRETED = tl.constexpr(interpreting())  # which has no instructions of a GPU
 ALL = tl.constexpr(tl.PropagateNan.ALL)
 _LOG2E = tl.constexpr(1.4426950408889634)
 _PEAK = tl.constexpr(0.3989422804014327)
 _LOWEST = tl.constexpr(-3.4028234663852886e38)
 _HIGHEST = tl.constexpr(3.4028234663852886e38)
+
+
+@triton.jit
+def reciprocal(u):
+    """1/u to one unit for u up to 2^126, 0 from there: one instruction, where a division of any two numbers takes eight."""
+    if _INTERPRETED:
+        return 1.0 / u
+    else:
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [u], dtype=tl.float32, is_pure=True, pack=1
+        )
 
 
 @triton.jit
@@ -25,6 +39,18 @@ def exp(u):
 @triton.jit
 def log(u):
     return tl.log(u)
+
+
+@triton.jit
+def log_half(u):
+    """log(u) by the GPU's own base-2 logarithm, to 2^-22 beside 1."""
+    if _INTERPRETED:
+        return tl.log(u)
+    else:
+        log2 = tl.inline_asm_elementwise(
+            "lg2.approx.ftz.f32 $0, $1;", "=f,f", [u], dtype=tl.float32, is_pure=True, pack=1
+        )
+        return log2 * 0.6931471805599453
 
 
 @triton.jit
@@ -99,14 +125,14 @@ def line(g, u):
 
 @triton.jit
 def sigmoid(u):
-    return 1.0 / (1.0 + exp(-u))
+    return reciprocal(1.0 + exp(-u))
 
 
 @triton.jit
 def sigmoid_pair(u):
     # One exponential and one reciprocal for both; e <= 1, so nothing overflows.
     e = exp(-tl.abs(u))
-    r = 1.0 / (1.0 + e)
+    r = reciprocal(1.0 + e)
     small = e * r
     right = u >= 0
     return tl.where(right, r, small), tl.where(right, small, r)
@@ -120,7 +146,7 @@ def tanh(u):
     p = p * q - 0.053786683827638626
     p = p * q + 0.13331958651542664
     p = p * q - 0.33333298563957214
-    far = 1.0 - 2.0 / (1.0 + exp(2.0 * tl.abs(u)))
+    far = 1.0 - 2.0 * reciprocal(1.0 + exp(2.0 * tl.abs(u)))
     return tl.where(q < 0.36, u + u * q * p, tl.where(u < 0, -far, far))
 
 
@@ -139,7 +165,7 @@ def expm1(u):
 def tanh_pair(u):
     """tanh(u) and its slope 4 w/(1 + w)^2 with w = e^{-2|u|}."""
     w = exp(-2.0 * tl.abs(u))
-    r = 1.0 / (1.0 + w)
+    r = reciprocal(1.0 + w)
     q = u * u
     p = -0.005905868019908667 * q + 0.02080538496375084
     p = p * q - 0.053786683827638626
@@ -152,7 +178,7 @@ def tanh_pair(u):
 @triton.jit
 def sech_squared(u):
     w = exp(-2.0 * tl.abs(u))
-    r = 1.0 / (1.0 + w)
+    r = reciprocal(1.0 + w)
     return 4.0 * w * r * r
 
 
@@ -163,7 +189,7 @@ def tanh_half(u):
     q = z * z
     p = (0.0014535448281094432 * q + 0.11386886984109879) * q + 0.9999877214431763
     d = (5.245266220299527e-05 * q + 0.017249001190066338) * q + 0.44712311029434204
-    return z * p / (d * q + 1.0)
+    return z * p * reciprocal(d * q + 1.0)
 
 
 @triton.jit
@@ -178,7 +204,7 @@ def mish_gate(u):
     # tanh(log(1+e)) = n/(n+2) with n = e(e+2); at u = 40 it has been 1 for long and n is still a float32 number.
     e = exp(tl.minimum(u, 40.0, propagate_nan=ALL))
     n = e * (e + 2.0)
-    return n / (n + 2.0)
+    return n * reciprocal(n + 2.0)
 
 
 @triton.jit
@@ -193,7 +219,7 @@ def _log_parts(u):
     k = (bits - 0x3F3504F3) >> 23
     mantissa = (bits - (k << 23)).to(tl.float32, bitcast=True)
     part = tl.where(k == 0, u, mantissa - 1.0)
-    s = part / (2.0 + part)
+    s = part * reciprocal(2.0 + part)
     q = s * s
     tail = (0.14012229442596436 * q + 0.13999570906162262) * q + 0.20010849833488464
     # k as a float without a conversion, which is as dear as an exponential: k + 2^23 + 2^22 in the mantissa's bits.
@@ -226,7 +252,7 @@ def log1p_minus_near(u):
 @triton.jit
 def log1p_unit(v):
     """log(1+v) for 0 <= v <= 1: 2 atanh(v/(2+v)), to 0.04 units."""
-    s = v / (2.0 + v)
+    s = v * reciprocal(2.0 + v)
     q = s * s
     tail = (0.14012229442596436 * q + 0.13999570906162262) * q + 0.20010849833488464
     return 2.0 * s + 2.0 * s * q * (tail * q + 0.3333320617675781)
@@ -245,7 +271,7 @@ def normal_pdf(u):
 @triton.jit
 def _normal_tail(z):
     """Phi(-z) e^{z^2/2} for z >= 0, a polynomial in 1/(1 + 0.21 z): 0.2 units, 3 with its rounding."""
-    t = 1.0 / (1.0 + 0.21 * z)
+    t = reciprocal(1.0 + 0.21 * z)
     p = -0.07129407674074173 * t + 0.2818009853363037
     p = p * t - 0.3264857828617096
     p = p * t + 0.3449779748916626
@@ -273,7 +299,7 @@ def normal_pair(u):
 def normal_cdf_half(u):
     """As normal_cdf, relative error 2^-12: enough for a value that is rounded to 8 or 11 bits next."""
     z = tl.abs(u)
-    t = 1.0 / (1.0 + 0.3 * z)
+    t = reciprocal(1.0 + 0.3 * z)
     p = 0.20884642004966736 * t + 0.035585008561611176
     p = p * t + 0.13747946918010712
     p = (p * t + 0.11820422112941742) * t
@@ -285,7 +311,7 @@ def normal_cdf_half(u):
 def normal_pair_half(u):
     """As normal_pair, relative error 2^-20: a gradient near its zero needs more digits than a value."""
     bell = tl.exp2(u * u * (-0.5 * _LOG2E))
-    t = 1.0 / (1.0 + 0.36 * tl.abs(u))
+    t = reciprocal(1.0 + 0.36 * tl.abs(u))
     p = 0.04678286984562874 * t - 0.17882795631885529
     p = p * t + 0.17967954277992249
     p = p * t + 0.027425291016697884
@@ -306,8 +332,5 @@ def log1p_minus_near_half(u):
 
 @triton.jit
 def log1p_half(u):
-    """log(1+u) by the GPU's own base-2 logarithm, to 2^-22; two terms of the series near 0, where 1 + u loses u."""
-    log2 = tl.inline_asm_elementwise(
-        "lg2.approx.f32 $0, $1;", "=f,f", [1.0 + u], dtype=tl.float32, is_pure=True, pack=1
-    )
-    return tl.where(tl.abs(u) < 0.01, u - 0.5 * u * u, log2 * 0.6931471805599453)
+    """log(1+u), with two terms of the series near 0, where 1 + u loses u."""
+    return tl.where(tl.abs(u) < 0.01, u - 0.5 * u * u, log_half(1.0 + u))

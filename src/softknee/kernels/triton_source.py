@@ -148,7 +148,8 @@ def _slopes(act: Activation, needed: Sequence[str], want_x: bool) -> str:
 def backward_flat(
     act: Activation, sources: Sequence[Source], needed: Sequence[str], want_x: bool, recovery: Recovery | None = None
 ) -> str:
-    """One number per parameter: a program strides over blocks and keeps its sums in registers until its end.
+    """One number per parameter: a program strides over blocks and keeps its sums in registers until its end, one for
+    VECTOR elements that lie side by side (those that a thread loads at once).
 
     With `needed`, the program that counts itself last adds up the sums of all, always in the same order, and sets the
     counter back to 0.
@@ -157,8 +158,10 @@ def backward_flat(
     arguments, loads = _flat_arguments(act, sources)
     by_name = {p.name: source for p, source in zip(act.params, sources, strict=True)}
     slopes, factors, combine = factors_of(act, needed, want_x=want_x)
-    zero = "".join(f"    sum_{f} = tl.zeros([BLOCK], tl.float32)\n" for f in factors)
-    add = "".join(f"        sum_{f} += g * {f}\n" for f in factors)
+    zero = "".join(f"    sum_{f} = tl.zeros([BLOCK // VECTOR], tl.float32)\n" for f in factors)
+    add = "".join(
+        f"        sum_{f} += tl.sum(tl.reshape(g * {f}, [BLOCK // VECTOR, VECTOR]), axis=1)\n" for f in factors
+    )
     total = "".join(f"    {f} = tl.sum(sum_{f}, axis=0)\n" for f in factors)
     out = "".join(
         f"    tl.store(partial_ptr + {i} * tl.num_programs(0) + tl.program_id(0), {text})\n"
@@ -187,7 +190,8 @@ def backward_flat(
     names = ", ".join([*(["dx"] if want_x else []), *factors])
     sums = "".join(f"d_{PARAMETER}{name}_ptr, " for name in needed)
     scratch = f"partial_ptr, counter_ptr, {sums}" if needed else ""
-    constants = "BLOCK: tl.constexpr, EVEN: tl.constexpr" + ", SUM: tl.constexpr" * bool(needed)
+    constants = "BLOCK: tl.constexpr, EVEN: tl.constexpr"
+    constants += ", VECTOR: tl.constexpr, SUM: tl.constexpr" * bool(needed)
     pointer = recovery.pointer if recovery else ""
     whole = _recovered(recovery, act, "base + offsets", " " * 12)
     part = _recovered(recovery, act, "base + offsets", " " * 12, "inside")

@@ -34,6 +34,7 @@ class Dialect:
     full: str
     loop_start: tuple[str, ...] = ()
     loop_end: tuple[str, ...] = ()
+    reciprocal: str = "(1.0 / {})"  # of a number that differs from element to element
 
     def function(self, node: Expr) -> str:
         try:
@@ -238,15 +239,15 @@ class Emitter:
         if not exponent.is_Integer:
             root, whole = self._name(self._known(sympy.sqrt(base))), abs(exponent.p) // 2
             text = f"({self._name(self._known(base**whole))} * {root})" if whole else root
-            return f"(1.0 / {text})" if exponent < 0 else text
+            return self._reciprocal(base, text) if exponent < 0 else text
         power = int(exponent)
         if power == -1:
-            return f"(1.0 / {self._name(base)})"
+            return self._reciprocal(base, self._name(base))
         if power < 0 and self._divides_often(expr):
             # One division, then products: a reciprocal is the dearest operation of a kernel.
             return "(" + " * ".join([self._name(self._known(1 / base))] * -power) + ")"
         if power < 0:
-            return f"(1.0 / {self._name(self._known(base**-power))})"
+            return self._reciprocal(base, self._name(self._known(base**-power)))
         self._uses[base] += 1  # a power reads its base more than once
         text = self._name(base)
         if power in (2, 3):
@@ -255,6 +256,10 @@ class Emitter:
         self._uses[half] += 2
         name = self._name(half)
         return f"({name} * {name} * {text})" if power % 2 else f"({name} * {name})"
+
+    def _reciprocal(self, base: Expr, text: str) -> str:
+        """One by a text whose value is a power of the base."""
+        return (self.dialect.reciprocal if is_per_element(base) else "(1.0 / {})").format(text)
 
     def _choice(self, expr: Expr) -> str:
         pieces = _reachable(expr)

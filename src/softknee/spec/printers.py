@@ -68,6 +68,7 @@ TRITON = Dialect(
     full="{}",
     loop_start=("moving = 1", "steps = 0", f"while (moving > 0) & (steps < {NEWTON_STEPS}):"),
     loop_end=("moving = tl.max(tl.where(tl.abs(guess - v) > 2e-7 * tl.abs(guess), 1, 0))", "steps += 1"),
+    reciprocal="reciprocal({})",
 )
 # Float32, one element at a time: `kernels/c_source.py` makes declarations of the assignments and braces of the indents.
 C = Dialect(
