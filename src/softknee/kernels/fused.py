@@ -22,9 +22,9 @@ from .layout import Pattern, find_pattern, storage_order
 from .triton_source import Recovery, Source
 
 # A backward program with parameter sums walks over many blocks: enough programs per multiprocessor keep loads in
-# flight, and the sums are reduced across threads once per program. Elements of a block, warps, programs per
-# multiprocessor, the fastest seen on an H200 over all functions: from 2^23 elements on, the same in a half type with more
-# than two sums, from 2^16 elements on, and without sums.
+# flight, and the sums are reduced across threads once per program. Elements of a block, warps and programs per
+# multiprocessor, the fastest seen on an H200 over all functions: with sums from 2^23 elements on, in a half type with
+# more than two of them, from 2^16 elements on, and without sums.
 _LARGE, _LARGE_WITH_SUMS, _MEDIUM, _NO_SUMS = (2048, 8, 32), (2048, 8, 8), (1024, 4, 4), (1024, 4, 64)
 # Largest number of programs that share one strip of columns or one channel in the first stage of a sum.
 SPLITS = 128

@@ -22,7 +22,7 @@ _HIGHEST = tl.constexpr(3.4028234663852886e38)
 
 @triton.jit
 def reciprocal(u):
-    """1/u to one unit for u up to 2^126, 0 from there: one instruction, where a division of any two numbers takes eight."""
+    """1/u to one unit for u up to 2^126, 0 from there: one instruction, where a division takes eight."""
     if _INTERPRETED:
         return 1.0 / u
     else:
