@@ -59,8 +59,14 @@ def test_one_changed_pixel_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     content = bytearray((place / "data_batch_3.bin").read_bytes())
     content[-1] ^= 1
     (place / "data_batch_3.bin").write_bytes(content)
-    with pytest.raises(DataError, match=r"data_batch_3.bin' is not the published file: its SHA-256 differs"):
-        load_image_set("cifar-10", tmp_path)
+    with pytest.raises(DataError, match=r"data_batch_3.bin' is not the published file: its SHA-256 differs") as caught:
+        load_examples(Data(set="cifar-10"), folder=tmp_path)
+    assert "data.check: false" in str(caught.value)
+    changed = load_examples(Data(set="cifar-10", check=False), folder=tmp_path)
+    content[-1] ^= 1
+    (place / "data_batch_3.bin").write_bytes(content)
+    # What is trained on is told apart by its content, whether or not it was compared.
+    assert changed.fingerprint != load_examples(Data(set="cifar-10"), folder=tmp_path).fingerprint
 
 
 def test_a_missing_file_is_named_with_all_that_are_needed(tmp_path: Path) -> None:

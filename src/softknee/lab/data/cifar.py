@@ -118,6 +118,6 @@ def _read_cifar(path: Path, published: CifarFiles, check: bool) -> Tensor:
     if check and hashlib.sha256(content).hexdigest() != published.sha256[path.name]:
         raise DataError(
             f"'{path}' is not the published file: its SHA-256 differs. Get it again; or, if it is meant to differ, "
-            "load it with check=False."
+            "load it with check=False (in a recipe: data.check: false)."
         )
     return torch.frombuffer(content, dtype=torch.uint8).reshape(-1, length)

@@ -152,7 +152,7 @@ def compare_md5(content: bytes, md5: str, path: Path) -> None:
     if actual != md5:
         raise DataError(
             f"'{path}' is not the published file: its md5 is {actual[:12]}..., not {md5[:12]}.... Get it again; or, if "
-            "it is meant to differ, load it with check=False."
+            "it is meant to differ, load it with check=False (in a recipe: data.check: false)."
         )
 
 

@@ -152,5 +152,6 @@ def _another(path: Path, name: str, part: str, digest: str) -> str:
                 return f"'{path}' is {_named(other, kind)}, where {_named(SETS[name], part)} is expected. Exchange it."
     return (
         f"'{path}' is not the published file of {_named(SETS[name], part)}: its sha256 is {digest[:12]}..., not "
-        f"{SETS[name].sha256[part][:12]}.... Get it again; or, if it is meant to differ, load it with check=False."
+        f"{SETS[name].sha256[part][:12]}.... Get it again; or, if it is meant to differ, load it with "
+        "check=False (in a recipe: data.check: false)."
     )

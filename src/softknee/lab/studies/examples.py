@@ -144,7 +144,7 @@ def _of_set(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Ex
     """A data set with a test part of its own, scaled by its training part before that is divided."""
     assert data.set is not None
     if data.set in ROW_SETS:
-        rows = load_adult(folder)
+        rows = load_adult(folder, check=data.check)
         kept, rest = split(rows.train_y, share=data.validation, seed=data.split_seed)
         x, y = rows.train_x, rows.train_y
         parts = {"train": (x[rest], y[rest]), "validation": (x[kept], y[kept]), "test": (rows.test_x, rows.test_y)}
@@ -155,7 +155,7 @@ def _of_set(data: Data, folder: str | os.PathLike[str] | None, flat: bool) -> Ex
         return _of_disk(data, on_disk, flat)
     # Enough that the training part has its limit when validation has been taken from it.
     most = None if data.limit is None else math.ceil(data.limit / (1 - data.validation)) + 1
-    images = load_image_set(data.set, folder, most=most)
+    images = load_image_set(data.set, folder, check=data.check, most=most)
     x, y = images.train_images, images.train_labels
     if data.set not in IMAGES:  # studies of the small ones began with the parts of `load_split`
         order = images.order().roll(-images.validation)

@@ -253,6 +253,8 @@ class Data(Section, where="data"):
     flat:        every example as one row of numbers; by default for "mlp" and "kan".
     limit:       so many examples of each part at most, the first ones: for a look at whether everything runs. A picture
                  is tested whole; of a text these are characters.
+    check:       compare the files of images and of Adult with what was published; false takes others of the same
+                 format, such as the same images in another order.
     """
 
     set: Annotated[str, OneOf((*DATA_SETS, *TEXT_SETS, *PAIR_SETS))] | None = None
@@ -266,6 +268,7 @@ class Data(Section, where="data"):
     standardise: bool = True
     flat: bool | None = None
     limit: Count | None = later(None)
+    check: bool = later(True)
 
 
 @dataclass(frozen=True, kw_only=True)
