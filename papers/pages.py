@@ -494,8 +494,12 @@ def records_of(paper: Paper, name: str, runs: Runs) -> str:
     """A link to records from the page of a paper; they may be those of another."""
     if name not in runs.paths:
         return f"`{name}`"
-    owner = runs.paths[name].parent.parent.name
-    return f"[{name}]({'' if owner == paper.stem else f'../{owner}/'}records/{name})"
+    return f"[{name}]({_folder(runs.paths[name].parent.parent.name, paper)}records/{name})"
+
+
+def _folder(owner: str, paper: Paper) -> str:
+    """The folder of the first paper, for a link on the page of the second."""
+    return "" if owner == paper.stem else f"../{owner}/"
 
 
 def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
@@ -523,7 +527,8 @@ def contents(paper: Paper, runs: Runs) -> Iterator[str]:
     exhibits = EXHIBITS[paper.stem]
     for exhibit in exhibits:
         files = [file for file in map(recipe_file, exhibit.recipes) if file is not None]
-        by = [*(f"[{file.stem}](recipes/{file.name})" for file in files), *_commands(exhibit), cell(exhibit.where)]
+        links = [f"[{file.stem}]({_folder(file.parents[1].name, paper)}recipes/{file.name})" for file in files]
+        by = [*links, *_commands(exhibit), cell(exhibit.where)]
         yield f"| {exhibit.place} | {exhibit.title} | {'<br>'.join(filter(None, by))} | {_state(exhibit, runs)} |\n"
     yield from (f"\n{exhibit.place}. {exhibit.also}\n" for exhibit in exhibits if exhibit.also)
 

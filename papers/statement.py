@@ -31,6 +31,7 @@ each side show the printed effect with a probability of 80 %, from the spread of
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import random
@@ -244,7 +245,8 @@ def statements_of(stem: str) -> Callable[..., Callable[[Callable[..., Evidence]]
         instead: Mapping[str, str] | None = None,
     ) -> Callable[[Callable[..., Evidence]], Statement]:
         def made(decide: Callable[..., Evidence]) -> Statement:
-            how = " ".join((inspect.getdoc(decide) or "").split())
+            told = decide.func if isinstance(decide, functools.partial) else decide
+            how = " ".join((inspect.getdoc(told) or "").split())
             called = name or getattr(decide, "__name__", "")
             return Statement(
                 source,

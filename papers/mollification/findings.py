@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from ..runs import Study
 from ..statement import ADDED, CHANGED, IN_VISION, Evidence, alike, best_of, scores, statements_of, wins
@@ -43,6 +45,29 @@ _TABLES = (
     (f"{CONVNEXT}-cifar-100", "convnext_on_cifar_100", "ConvNeXt-Tiny on CIFAR-100", None),
     (f"{CONVNEXT}-imagenet", "convnext_on_imagenet", "ConvNeXt-Tiny on ImageNet-1K", None),
 )
+_EPOCHS = "8 epochs without augmentation"
+SHORT_VIT = (f"{VIT}-vit-cifar-100-short", "15 of the 100 epochs")
+SMALL_DEIT = (f"{VIT}-deit-small", f"a DeiT of two blocks of width 48 on 20,000 images of CIFAR-10, {_EPOCHS}")
+SMALL_TNT = (f"{VIT}-tnt-small", f"a TNT of two blocks of widths 48 and 8 on 20,000 images of CIFAR-10, {_EPOCHS}")
+SMALL_CONVNEXT = (
+    f"{CONVNEXT}-cifar-100-small",
+    f"four blocks of widths 16 to 128, 25,000 images, {_EPOCHS}",
+)
+# By study: what is there in its place as long as it was not run, and how that differs.
+_INSTEAD = {
+    f"{VIT}-vit-cifar-100": SHORT_VIT,
+    f"{VIT}-deit": SMALL_DEIT,
+    DEIT_100: SMALL_DEIT,
+    f"{VIT}-tnt": SMALL_TNT,
+    f"{VIT}-tnt-cifar-100": SMALL_TNT,
+    f"{CONVNEXT}-cifar-100": SMALL_CONVNEXT,
+}
+
+
+def stands_in(study: str, instead: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """What a statement is told of the study that stands in for this one, if there is one."""
+    other, how = instead.get(study, ("", ""))
+    return {"instead": {study: other}, "stand_in": how} if other else {}
 
 
 def _different(study: str, printed: object) -> str:
@@ -70,6 +95,7 @@ BEST = [
         needs=[study],
         labels=["srelu"],
         different=_different(study, printed),
+        **stands_in(study, _INSTEAD),
     )(partial(srelu_is_best, printed=printed))
     for study, name, network, printed in _TABLES
 ]
@@ -94,6 +120,7 @@ SMOOTHING = [
     needs=[DEIT_100],
     labels=["elu", "celu"],
     different=f"{TRAINING}; which row it is cannot be read in our copy",
+    **stands_in(DEIT_100, _INSTEAD),
 )
 def elu_and_celu_differ(study: Study) -> Evidence:
     """ELU against CELU by test accuracy: a check of the noise."""
@@ -117,7 +144,7 @@ NARROW = [
         labels=["srelu delta=0.001"],
         different=TRAINING,
         stand_in=SMALL_VIT,
-        instead={DELTAS: f"{DELTAS}-small"},
+        instead={study: f"{DELTAS}-small"},
     )(a_narrow_knee_is_best)
     for name, study, data in (
         ("a_narrow_knee_is_best", DELTAS, "CIFAR-10"),

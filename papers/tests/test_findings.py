@@ -204,6 +204,7 @@ def test_every_statement_is_a_sentence_about_studies_that_exist():
     for statement in find_statements():
         assert statement.says.endswith(".")
         assert statement.how
+        assert not statement.how.startswith("partial(")
         assert statement.different
         for name in (*statement.needs, *statement.instead.values()):
             assert name in COMMANDS or recipe_file(name) is not None, name
