@@ -108,10 +108,7 @@ def model_table() -> list[str]:
     lines.append(f"| its own GELU | {own} |")
     for name in BRIEF:
         ratios = [
-            row[prefix + "step"].value / rows[0][prefix + "step"].value
-            for rows, prefix in ways
-            for row in rows
-            if row["variant"] == name
+            _ratio(row, rows[0], prefix + "step") for rows, prefix in ways for row in rows if row["variant"] == name
         ]
         lines.append(f"| {name} | {' | '.join(f'{ratio:.3f}' for ratio in ratios)} |")
     busy = " | ".join(f"{rows[0][prefix + 'busy']:.0%}" for rows, prefix in ways)
@@ -132,10 +129,16 @@ def _by_function(name: str) -> dict[str, Mapping[str, Any]]:
 def _beside(what: str, rows: Mapping[str, Mapping[str, Any]], *keys: str) -> str:
     """A line of ratios to GELU."""
     ratios = [
-        " / ".join(f"{rows[name][key].value / rows['gelu'][key].value:.2f}" for key in keys) if name in rows else ""
+        " / ".join(f"{_ratio(rows[name], rows['gelu'], key):.2f}" for key in keys) if name in rows else ""
         for name in BRIEF
     ]
     return f"| {what} | {' | '.join(ratios)} |"
+
+
+def _ratio(row: Mapping[str, Any], unit: Mapping[str, Any], key: str) -> float:
+    """The ratio of two times: round by round where the record has it, else of the two."""
+    known = row.get(f"{key}_ratio")
+    return row[key].value / unit[key].value if known is None else known.value
 
 
 def _head(header: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from softknee.app.commands import app
 from softknee.errors import InputError, MissingToolError, ParameterError
 from softknee.lab.bench import models
+from softknee.lab.bench.clock import Samples
 from softknee.lab.bench.models import Settings, Shape, build, compare, main_output, measure, read_config
 from softknee.measure import Quantity, Record
 from softknee.surgery import module_of
@@ -58,12 +59,26 @@ def test_two_models_are_compared_by_what_they_really_do():
         assert isinstance(first[key], Quantity)
         assert first[key].unit == "ms"
         assert second[key].value > 1.5 * first[key].value
+        assert second[f"{key}_ratio"].value > 1.5
+        assert f"{key}_ratio" not in first
     # ReLU's output is what it keeps, and what the next layer keeps; the input of the first layer counts as well.
     assert first["held"] == 2 * 32 * 64 * 4
     assert second["held"] > 60 * 32 * 64 * 4
     assert "peak" not in first
     for old, new in zip(weights, before.parameters(), strict=True):
         torch.testing.assert_close(new, old, rtol=0, atol=1e-5)  # the steps were taken, and too small to matter
+
+
+def test_a_ratio_is_that_of_each_round():
+    """A host that slows down meanwhile moves both times, and not their ratio; the slower model has fewer rounds."""
+    rounds = {"before": (1.0, 4.0, 2.0, 8.0), "after": (1.5, 6.0, 3.0)}
+    results = [Samples(device=times, host=times, faults=(0,) * len(times)) for times in rounds.values()]
+    rows = {name: {} for name in rounds}
+    models._note(rows, "step", dict.fromkeys((name, "eager") for name in rounds), results)
+    ratio = rows["after"]["step_ratio"]
+    assert (ratio.low, ratio.value, ratio.high) == (1.5, 1.5, 1.5)
+    assert rows["before"].keys() == {"step"}
+    assert rows["after"]["step"].value == 3e3
 
 
 @pytest.mark.slow

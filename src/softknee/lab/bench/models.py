@@ -235,6 +235,7 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         notes=(
             "forward runs in eval mode without autograd; step is forward, backward and the optimiser in train mode, "
             f"the mean of {_STEPS} in a row, with what the device waits for its host",
+            "a ratio is the median of those to the model as it is built, round by round",
             "busy is the time that the kernels of a step take by torch's profiler, as a share of the step",
             "held counts the bytes that autograd keeps for the backward pass, parameters not included",
             "peak memory is what CUDA's allocator had in use at most during a step; a CPU's keeps no such count",
@@ -389,8 +390,15 @@ def _note(
     results: list[Samples | Exception],
     count: int = 1,
 ) -> None:
-    for (name, way), samples in zip(called, results, strict=True):
+    """Times, and to those of the first model the ratio in each round: what slows a host for seconds slows both."""
+    by_key, first = dict(zip(called, results, strict=True)), next(iter(rows))
+    for (name, way), samples in by_key.items():
         put_time(rows[name], PREFIX[way] + what, samples, count=count)
+        own = by_key[first, way]
+        if name != first and isinstance(samples, Samples) and isinstance(own, Samples):
+            rounds = zip(samples.device, own.device, strict=False)  # the slower of the two has fewer
+            ratios = [ours / theirs for ours, theirs in rounds]
+            rows[name][f"{PREFIX[way]}{what}_ratio"] = Quantity.median(ratios, unit="x")
 
 
 _MOST_PATHS = 3  # all of them are in the record
@@ -450,4 +458,5 @@ def _text(before: Mapping[str, Any], row: Mapping[str, Any], key: str) -> str:
     if row is before or not unit:
         return text
     first, second = (number.value if isinstance(number, Quantity) else number for number in (unit, value))
-    return f"{text} ({second / first:.3f})"
+    ratio = row[f"{key}_ratio"].value if f"{key}_ratio" in row else second / first
+    return f"{text} ({ratio:.3f})"
