@@ -245,8 +245,8 @@ def statements_of(stem: str) -> Callable[..., Callable[[Callable[..., Evidence]]
         instead: Mapping[str, str] | None = None,
     ) -> Callable[[Callable[..., Evidence]], Statement]:
         def made(decide: Callable[..., Evidence]) -> Statement:
-            told = decide.func if isinstance(decide, functools.partial) else decide
-            how = " ".join((inspect.getdoc(told) or "").split())
+            function = decide.func if isinstance(decide, functools.partial) else decide
+            how = " ".join((inspect.getdoc(function) or "").split())
             called = name or getattr(decide, "__name__", "")
             return Statement(
                 source,

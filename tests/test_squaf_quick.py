@@ -213,12 +213,11 @@ def test_a_prepared_call_sees_what_has_changed(device):
     assert torch.equal(layer(x), by_operator(layer, x))
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("k", [2, 16])
-def test_in_a_compiled_model_it_is_one_operator_with_the_same_bits(k):
+def test_in_a_compiled_model_it_is_one_operator_with_the_same_bits(k, device):
     torch._dynamo.reset()
-    layer = layer_of(k=k)
-    x = inputs(32, 64, dtype=torch.bfloat16, spread=3.0).cuda().requires_grad_()
+    layer = layer_of(device, k=k)
+    x = inputs(32, 256, dtype=torch.bfloat16, spread=3.0).to(device).requires_grad_()
     g = torch.randn_like(x)
     sources = [x, *layer.parameters()]
     results = []

@@ -254,7 +254,7 @@ class SQUAF(Parameterised):
             return node
         require_tensor(self.title, input)
         if torch.compiler.is_compiling():
-            params = self._table_parameters() if input.is_cuda and self.mode == "soft" else None
+            params = self._table_parameters() if self.mode == "soft" else None
             if params is not None and has_usual_types(input, params):
                 return torch.ops.softknee.squaf_table(input, *params)
         elif has_kernels(input) and (value := self._run_prepared(input)) is not None:

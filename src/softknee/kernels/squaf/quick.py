@@ -2,10 +2,10 @@
 
 A layer of a small model takes a GPU a few microseconds, and Python many more to ask for it: the operator's dispatch,
 the layout of any tensor, and every learned parameter brought into its range by four small kernels cost the host many
-times what the kernels take. Here one autograd function (on a GPU in a compiled model, the operator
-`softknee::squaf_table`) goes straight to the kernels, which take the parameters as the module holds them: on a GPU one
-for the values; back, one for the gradients and one that adds them up; on a CPU the compiled pass each way. Values and
-gradients are those of the operator `softknee::squaf`, which takes what is not usual.
+times what the kernels take. Here one autograd function (in a compiled model the operator `softknee::squaf_table`)
+goes straight to the kernels, which take the parameters as the module holds them: on a GPU one for the values; back,
+one for the gradients and one that adds them up; on a CPU the compiled pass each way. Values and gradients are those
+of the operator `softknee::squaf`, which takes what is not usual.
 """
 
 from __future__ import annotations
