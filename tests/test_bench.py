@@ -233,6 +233,7 @@ def test_what_a_call_costs_its_host() -> None:
     record = calls.measure(chosen, command="softknee bench calls")
     kinds = [(row["function"], row["kind"], row["reference"]) for row in record.rows]
     assert kinds == [
+        ("gelu from Python", "fixed", "nn.GELU"),
         ("relu", "fixed", "nn.GELU"),
         ("srelu", "fixed", "nn.GELU"),
         ("srelu", "learned", "nn.PReLU"),

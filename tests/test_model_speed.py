@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from softknee.app.commands import app
 from softknee.errors import InputError, MissingToolError, ParameterError
 from softknee.lab.bench import models
+from softknee.lab.bench.calls import GELUFromPython
 from softknee.lab.bench.clock import Samples
 from softknee.lab.bench.models import Settings, Shape, build, compare, main_output, measure, read_config
 from softknee.measure import Quantity, Record
@@ -79,6 +80,19 @@ def test_a_ratio_is_that_of_each_round():
     assert (ratio.low, ratio.value, ratio.high) == (1.5, 1.5, 1.5)
     assert rows["before"].keys() == {"step"}
     assert rows["after"]["step"].value == 3e3
+
+
+def test_the_floor_is_the_same_model_with_gelu_from_python():
+    first, second, floor = measure(settings(floor=True), command="softknee bench model").rows
+    assert (floor["variant"], floor["parameters"]) == ("gelu from Python", first["parameters"])
+    assert second["output_change"] > floor["output_change"] == 0
+    assert [site["path"] for site in floor["changed"]] == ["blocks.0.mlp.act", "blocks.1.mlp.act"]
+    assert floor["step_ratio"].value > 0
+    x = torch.linspace(-3, 3, 50, requires_grad=True)
+    values = [act(x) for act in (nn.GELU(), GELUFromPython())]
+    slopes = [torch.autograd.grad(value.sum(), x)[0] for value in values]
+    assert torch.equal(*values)
+    assert torch.equal(*slopes)
 
 
 @pytest.mark.slow

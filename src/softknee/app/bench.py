@@ -101,6 +101,7 @@ def bench_model(
     save: Annotated[str, typer.Option(help="what activations keep: input, output, or both words for both")] = "input",
     dtype: Dtype = "f32",
     autocast: Annotated[bool, typer.Option("--autocast", help="weights in f32, computed in bf16 autocast")] = False,
+    floor: Annotated[bool, typer.Option("--floor", help="also torch's GELU called from Python")] = False,
     compile: Annotated[
         bool | None, typer.Option(help="only through torch.compile, or only eager; default both")
     ] = None,
@@ -115,7 +116,7 @@ def bench_model(
     shape = models.Shape(batch=batch or (64 if _on_gpu(device) else 8), image=image, length=length)
     swaps = {"swap": swap[0], "others": tuple(swap[1:]), "replacing": replacing, "where": where}
     built = {"learn": several(learn), "model": model, "shape": shape, "dtype": dtype, "autocast": autocast}
-    built["saves"] = several(save)
+    built |= {"saves": several(save), "floor": floor}
     ways = (models.EAGER, models.COMPILED) if compile is None else (models.COMPILED if compile else models.EAGER,)
     options = {**swaps, **built, "config": models.read_config(config or []), "repeats": repeats, "threads": threads}
     _run(models, device=device, json=json, seconds_per_call=seconds, ways=ways, **options)

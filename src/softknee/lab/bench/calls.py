@@ -2,7 +2,8 @@
 
 On a tensor so small that the host is what one waits for, many calls are made in a row: without gradients, with the
 graph recorded, and forward and backward. Each sample stands beside one of torch's own function of the same kind, taken
-right before it, because the clock of a host changes within seconds; the ratio is that of the pair.
+right before it, because the clock of a host changes within seconds; the ratio is that of the pair. The floor stands
+among them: torch's own GELU, which autograd calls through Python as it does every function that torch does not have.
 """
 
 from __future__ import annotations
@@ -30,6 +31,27 @@ COLUMNS = {"no_grad": "without gradients", "grad": "with gradients", "step": "fo
 REFERENCES = {"fixed": ("nn.GELU", 1.5), "learned": ("nn.PReLU", 1.5), "function": ("F.gelu", 2.0)}
 
 
+FLOOR = "gelu from Python"
+
+
+class _FromPython(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return torch.ops.aten.gelu(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return torch.ops.aten.gelu_backward(*grads, *ctx.saved_tensors)
+
+
+class GELUFromPython(nn.Module):
+    """torch's GELU with the least that autograd needs in Python."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return _FromPython.apply(input)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What to measure: which functions, how many calls in a row, how often."""
@@ -48,7 +70,7 @@ class Settings:
 def measure(settings: Settings, *, command: str, report: Callable[[str], None] = lambda _: None) -> Record:
     """Time all of it; `report` is called with the name of each function first."""
     with cpu_threads(settings.threads):
-        rows = []
+        rows = [_row(settings, FLOOR, "fixed", GELUFromPython())]
         for name in settings.functions:
             report(name)
             act = sk.get(name)
@@ -68,6 +90,7 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
             "microseconds of one call of many in a row, until the device has done them all",
             "forward and backward: module(x).backward(g), which adds to the gradients of x and of the parameters",
             "function: the definition with each parameter given as a number, such as srelu(x, delta=0.5)",
+            f"{FLOOR}: torch's own kernels, called by a Function of six lines",
         ),
     )
 

@@ -3,7 +3,8 @@
 The model as it is built and the same model after each `sk.swap_`, eager and compiled, take turns in one run (see
 `clock`), first on inference and then on training steps: forward, backward, and a step of AdamW with the groups of
 `sk.param_groups`. The weights are random and the same in all. On a GPU a profile of a step says which share of the
-time the device computes: where it is small, the model waits for its host, and a faster kernel changes nothing.
+time the device computes: where it is small, the model waits for its host, and a faster kernel changes nothing. What a
+swap costs a host at least is that of torch's own GELU called through Python, which `floor` puts in beside the others.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from torch import Tensor, nn
 
 from ...errors import InputError, ParameterError, did_you_mean, need_package
 from ...measure.record import Quantity, Record, without_paths
+from ...nn import make
 from ...registry import resolve
 from ...surgery import param_groups, swap_
 from ..table import Table
+from .calls import FLOOR, GELUFromPython
 from .clock import (
     Clock,
     Samples,
@@ -165,6 +168,7 @@ class Settings:
     ways: tuple[str, ...] = (EAGER, COMPILED)
     autocast: bool = False
     saves: tuple[str, ...] = ("input",)
+    floor: bool = False
     config: Mapping[str, Any] = field(default_factory=dict)
     repeats: int = 15
     seconds_per_call: float = 5.0
@@ -207,6 +211,8 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
             name = name if save == "input" else f"{name}, save=output"
             models[name] = copy.deepcopy(model)
             surgeries[name] = swap_text(models[name], text, example=dict(inputs), save=save, **how)
+        if settings.floor:
+            models[FLOOR], surgeries[FLOOR] = _with_floor(model, inputs, how)
         rows = compare(models, inputs, settings=settings, report=report)
     for row, surgery in zip(rows[1:], surgeries.values(), strict=True):
         row |= {
@@ -223,7 +229,9 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
         rows=rows,
         seeds=(0,),
         baseline="the same model without the swap, measured in turns in the same run",
-        settings=chosen_settings(settings, "model", "replacing", "where", "dtype", "autocast", "ways", "saves", *_CLOCK)
+        settings=chosen_settings(
+            settings, "model", "replacing", "where", "dtype", "autocast", "ways", "saves", "floor", *_CLOCK
+        )
         | {
             "config": dict(settings.config),
             "swap": without_paths(settings.swap),
@@ -249,6 +257,16 @@ def swap_text(model: nn.Module, text: str, *, learn: tuple[str, ...] = (), **opt
     if learn and resolve(text).learn:
         raise ParameterError(f"{text!r} says what is learned; leave out --learn, or the words in the text.")
     return swap_(model, text, learn=(True if learn == ("all",) else learn) if learn else None, **options)
+
+
+def _with_floor(model: nn.Module, inputs: Mapping[str, Tensor], how: Mapping[str, Any]) -> tuple[nn.Module, Any]:
+    """The model with torch's GELU, called through Python, where a swap replaces GELU."""
+    model = copy.deepcopy(model)
+    surgery = swap_text(model, "gelu", example=dict(inputs), **{**how, "replacing": "gelu", "learn": ()})
+    for path, module in list(model.named_modules()):
+        if isinstance(module, type(make("gelu"))):
+            model.set_submodule(path, GELUFromPython())
+    return model, surgery
 
 
 def compare(
