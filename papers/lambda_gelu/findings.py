@@ -87,7 +87,7 @@ _DIFFERENT = (
 _UNPUBLISHED = f"batch, momentum and epochs are not published; {CHANGED}"
 _LAST_EPOCH = "; the hardened network is that of the last epoch"
 _RESNET = "timm's ResNet-18 as it is for large images, with crops and mirror images, in bfloat16"
-_SMALL_RESNET = "a ResNet of four blocks of widths 16 to 128, 18,000 images, 8 epochs without augmentation"
+_SMALL_RESNET = "a ResNet of four blocks of widths 16 to 128, 10,800 images, 8 epochs without augmentation"
 
 
 def profiles_of(study: Study, label: str) -> list[list[float]]:
