@@ -69,7 +69,7 @@ FIVE: dict[str, Sequence[Sequence[str]]] = {
         ("learned_gates_become_harder",),
         ("replacing_after_hardening_costs_little",),
         ("the_bare_swap_costs_more",),
-        ("replacing_in_resnet_on_cifar_100", "replacing_in_resnet"),
+        ("replacing_in_resnet",),
     ),
     "eafo": (
         ("crrelu_is_best_on_cifar_10_augmented", "crrelu_is_best_on_cifar_10"),
