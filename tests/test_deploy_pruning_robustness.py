@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from deploy_networks import needs_marabou, written
+from softknee.errors import MissingToolError
 from softknee.lab import networks
-from softknee.lab.deploy import NotRun
+from softknee.lab.deploy import NotRun, marabou_check
 from softknee.lab.deploy.layers import Layer, layers
 from softknee.lab.deploy.marabou_check import RobustnessCheck, check_robustness, is_mlp
 from softknee.lab.deploy.onnx_check import Exported
@@ -168,6 +169,20 @@ def test_verdicts_agree_with_a_dense_grid() -> None:
         assert point.verdict == ("counterexample" if changed else "proved")
         kinds.add(point.verdict)
     assert kinds == {"proved", "counterexample"}
+
+
+def test_a_tool_that_ends_its_process_ends_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Marabou does on a processor without AVX-512, where it was built for one that has them."""
+    pytest.importorskip("maraboupy")
+    monkeypatch.setattr(marabou_check, "_PROBE", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    marabou_check._stopped_by.cache_clear()
+    try:
+        model = one_number((1.0, -5.0, 0.0))
+        with pytest.raises(MissingToolError, match=r"ends any process on this processor \(SIGILL\)"):
+            check_robustness(model, written(model), torch.zeros(1, 1), torch.zeros(1), eps=1, chosen=[0], seconds=1)
+        assert "AVX-512" in marabou_check.why_not()
+    finally:
+        marabou_check._stopped_by.cache_clear()
 
 
 def test_what_is_no_mlp_is_not_asked_of_marabou() -> None:

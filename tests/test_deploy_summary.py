@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy_networks import needs_marabou
 from softknee.errors import InputError
 from softknee.lab.checkpoint import save_checkpoint
 from softknee.lab.deploy import check_several, summary_record, summary_tables
@@ -51,6 +52,7 @@ def test_numbers_are_means_over_the_checkpoints(checked) -> None:
     assert row["onnxruntime_difference"] == max(value.report.before.onnx.difference for value in checked[:2])
 
 
+@needs_marabou
 def test_a_refusal_is_told_and_a_proof_counted(checked) -> None:
     record = summary_record(checked, command="x")
     assert "refused" in record.rows[0]["proved"]

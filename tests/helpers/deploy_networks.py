@@ -1,7 +1,6 @@
 """Networks that the tests of the deploy checks share: one trained a little, and one written as ONNX."""
 
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -12,13 +11,11 @@ from torch import nn
 from softknee.lab import networks
 from softknee.lab.data.image_set import ImageSet
 from softknee.lab.data.images import load_digits
+from softknee.lab.deploy.marabou_check import why_not
 from softknee.lab.deploy.onnx_check import Exported
 
 WIDTHS = (64, 16, 12, 10)
-needs_marabou = pytest.mark.skipif(
-    find_spec("maraboupy") is None,
-    reason="maraboupy is not installed; the extra 'deploy' brings it, before Python 3.12",
-)
+needs_marabou = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
 
 def flat_digits() -> ImageSet:

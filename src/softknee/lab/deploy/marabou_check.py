@@ -12,8 +12,11 @@ asks for the next, and so calls networks robust that are not (one such is in the
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
 import math
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -34,6 +37,25 @@ from .onnx_check import Exported
 PROVED, COUNTEREXAMPLE, TIMEOUT, UNDECIDED = "proved", "counterexample", "timeout", "undecided"
 _PASSIVE = (nn.Flatten, nn.Identity, nn.Dropout)
 _CLEARLY = 1e-4  # how far ahead another class must be in a second question, as a share of the largest output
+# A question about two neurons, for which Marabou multiplies matrices: its wheel for x86-64 does that with AVX-512, and
+# a processor that has none ends the process.
+_PROBE = """
+from maraboupy import Marabou, MarabouNetwork
+from numpy import array
+network = MarabouNetwork.MarabouNetwork()
+x, y, a, b, c, d, out = (network.getNewVariable() for _ in range(7))
+for variable in (x, y):
+    network.setLowerBound(variable, -1.0)
+    network.setUpperBound(variable, 1.0)
+network.addEquality([x, y, a], [1.0, 1.0, -1.0], 0.0)
+network.addEquality([x, y, b], [1.0, -1.0, -1.0], 0.0)
+network.addRelu(a, c)
+network.addRelu(b, d)
+network.addEquality([c, d, out], [1.0, 1.0, -1.0], 0.0)
+network.inputVars, network.outputVars = [array([x, y])], [array([out])]
+network.setLowerBound(out, 1.5)
+network.solve(verbose=False, options=Marabou.createOptions(verbosity=0))
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +116,7 @@ def check_robustness(
             network = marabou.read_onnx(str(file))
         except Exception as error:  # its parser raises whatever comes up in a graph that it was not made for
             return Refused(tool="Marabou", message=words(error))
+    _need_answers()
     solver = _Solver(marabou, network)
     points, reading = [], 0.0
     for index in chosen:
@@ -211,6 +234,31 @@ def _inside(point: Tensor, center: Tensor, eps: float) -> Tensor:
     outside = (near.double() - center).abs() > eps
     # Rounding may have stepped over the edge: one step of float32 back toward the center.
     return torch.where(outside, torch.nextafter(near, center.float()), near)
+
+
+def why_not() -> str:
+    """An empty string where Marabou can be asked, else the sentence that says why not."""
+    try:
+        _marabou()
+        _need_answers()
+    except MissingToolError as error:
+        return str(error)
+    return ""
+
+
+def _need_answers() -> None:
+    if stopped := _stopped_by():
+        raise MissingToolError(
+            f"The proof of robustness needs Marabou, which ends any process on this processor ({stopped}): the package "
+            "'maraboupy' for x86-64 was built for processors with AVX-512. Run the check on one of these."
+        )
+
+
+@functools.cache
+def _stopped_by() -> str:
+    """The signal that ends another process in which Marabou is asked, such as SIGILL; empty where it answers."""
+    status = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, check=False).returncode
+    return signal.Signals(-status).name if status < 0 else ""
 
 
 def _marabou() -> Any:
