@@ -103,10 +103,14 @@ def test_every_table_of_a_recipe_is_on_its_papers_page_with_a_command_for_every_
     for name in named - listed:  # language models, whose tables have another form
         page = recipe_file(name).parents[1] / "README.md"
         assert f"`{command_of_recipe(name)}`" in page.read_text("utf-8"), f"{name} has no place in an exhibits.yaml."
+    own = {paper.stem: {name for name in listed if recipe_file(name).parents[1].name == paper.stem} for paper in PAPERS}
+    assert all(own[stem] <= {name for exhibit in EXHIBITS[stem] for name in exhibit.recipes} for stem in own)
     for paper in PAPERS:
         text = _plain((site / "papers" / f"{paper.stem}.html").read_text(encoding="utf-8"))
         names = {name for exhibit in EXHIBITS[paper.stem] for name in exhibit.recipes}
-        for name in names:
+        # A study of another paper has its table there, and its place here.
+        assert all(recipe_file(name).stem in text for name in names)
+        for name in names & own[paper.stem]:
             recipe = runs.recipe(name) if name in runs.names else recipe_named(name)
             missing = [label for label in labels_of_recipe(recipe) if command_of_row(name, label) not in text]
             assert not missing, (name, missing)

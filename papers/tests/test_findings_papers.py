@@ -760,7 +760,7 @@ def test_the_legible_cells_of_a_torn_table_have_the_printed_means():
     ]
     rows = {}
     for recipe in map(recipe_named, table.recipes):
-        if recipe.name.endswith("-augmented"):  # the same row once more
+        if recipe.name.endswith(("-augmented", "-short", "-small")):  # the same row once more
             continue
         rows.setdefault(recipe.data.set, []).append(recipe)
     for of, means in zip(rows.values(), printed, strict=True):
