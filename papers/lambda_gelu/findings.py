@@ -87,7 +87,7 @@ _DIFFERENT = (
 _UNPUBLISHED = f"batch, momentum and epochs are not published; {CHANGED}"
 _LAST_EPOCH = "; the hardened network is that of the last epoch"
 _RESNET = "timm's ResNet-18 as it is for large images, with crops and mirror images, in bfloat16"
-_SMALL_RESNET = "a ResNet of four blocks of widths 16 to 128, 10,800 images, 8 epochs without augmentation"
+_FOUR_BLOCKS = "a ResNet of four blocks of widths 16 to 128, 10,800 images, 8 epochs without augmentation"
 
 
 def profiles_of(study: Study, label: str) -> list[list[float]]:
@@ -241,7 +241,7 @@ def order_of_layers_is_robust_in_resnet(study: Study) -> Evidence:
     instead={CIFAR_100: SMALL_RESNET},
     labels=["gelu", *LEARNED],
     different=_DIFFERENT,
-    stand_in=_SMALL_RESNET,
+    stand_in=_FOUR_BLOCKS,
 )
 def learning_hardness_costs_nothing_on_cifar_100(study: Study) -> Evidence:
     """An equivalence test of the test accuracy of each start and of GELU with a margin of 1 point."""
@@ -359,7 +359,7 @@ REPLACING = (
         "to 67 %).",
         needs=[CIFAR_100],
         different=f"{_DIFFERENT}{_LAST_EPOCH}",
-        stand_in=_SMALL_RESNET,
+        stand_in=_FOUR_BLOCKS,
         instead={CIFAR_100: SMALL_RESNET},
     ),
     _replacing(

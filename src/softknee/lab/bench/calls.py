@@ -90,7 +90,7 @@ def measure(settings: Settings, *, command: str, report: Callable[[str], None] =
             "microseconds of one call of many in a row, until the device has done them all",
             "forward and backward: module(x).backward(g), which adds to the gradients of x and of the parameters",
             "function: the definition with each parameter given as a number, such as srelu(x, delta=0.5)",
-            f"{FLOOR}: torch's own kernels, called by a Function of six lines",
+            f"{FLOOR}: torch's own kernels, called by a Function with nothing else in it",
         ),
     )
 
