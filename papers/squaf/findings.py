@@ -295,14 +295,13 @@ def costs_of_a_transformer(single: Record, half: Record) -> Evidence:
 
 RATE = "h200-squaf-rate-cifar-10.json"
 ALONE = "h200-squaf-vgg8-cifar-10.json"
-VGG, WRN = "h200-squaf-distil-vgg-cifar-10.json", "h200-squaf-distil-wrn-cifar-10.json"
+VGG = "h200-squaf-distil-vgg-cifar-10.json"
 SHORT = "squaf-table-6-vit-short"
 FIRST, EVERY = "squaf first", "squaf"  # which of its SQUAFs are trained
 RECIPES = {
     RATE: "squaf-figure-3",
     ALONE: "squaf-table-6-vgg8",
     VGG: "squaf-table-7-vgg",
-    WRN: "squaf-table-7-wrn",
 }
 """The recipes that have taken the place of the commands which made these records."""
 _IN_TABLE_6 = (
@@ -313,6 +312,7 @@ TRAINED = (
     "moves faster than by itself, and q more slowly; z begins as a least-squares fit"
 )
 _CIFAR_10 = "CIFAR-10 in place of CIFAR-100, 40 epochs in place of 240"
+_FEWER = "{} epochs in place of 240, batches of 256 in place of 64"
 _VIT = (
     "where this is of 32 x 32 images: clipped gradients, crops and mirror images in place of RandAugment, mixup, "
     "CutMix, erasing and smoothing, bfloat16, a layer more before the head, SQUAF begun with GELU's values; all rows "
@@ -334,7 +334,7 @@ def row_of(record: Record, activation: str) -> Row:
 def reported_by(source: Study | Record) -> Reported:
     """The paper's numbers for the networks of a study or record."""
     if isinstance(source, Study):
-        return next(reported for reported in PAPER.values() if reported.recipe == source.name)
+        return next(one for one in PAPER.values() if one.recipe == source.name.removesuffix("-short"))
     reported = reported_of(source)
     assert reported is not None
     return reported
@@ -396,9 +396,9 @@ best_in_a_small_network = statement(
     says="In VGG-8 SQUAF is more accurate than all ten other activations, 1.54 points above the next (DiTAC) and 2.21 "
     "above ReLU.",
     needs=["squaf-table-6-vgg8"],
-    instead={"squaf-table-6-vgg8": ALONE},
+    instead={"squaf-table-6-vgg8": "squaf-table-6-vgg8-short"},
     labels=["squaf"],
-    stand_in=_CIFAR_10,
+    stand_in=_FEWER.format(40),
     different=TRAINED,
 )(_leads)
 
@@ -431,21 +431,21 @@ def smallest_gap(source: Study | Record) -> Evidence:
 
 _TAUGHT = f"{TRAINED}; one teacher, of one seed; the paper's student with ReLU is from the literature"
 _CHANGED_IMAGES = f"{_TAUGHT}; of CIFAR-10 the training accuracy is that of changed images during the last epoch"
-_VGG, _WRN = ("squaf-table-7-vgg", VGG), ("squaf-table-7-wrn", WRN)
+_VGG, _WRN = ("squaf-table-7-vgg", VGG), ("squaf-table-7-wrn", "squaf-table-7-wrn-short")
 _GAP = "At the end of distillation SQUAF has the smallest gap between training and validation accuracy."
-# Name, place, recipe and older record, what was different, how it is judged, and what the paper says.
+# Name, place, recipe and what is there instead, what was different, how it is judged, and what the paper says.
 STUDENTS = [
     statement(
         name=name,
         place=place,
         says=says,
         needs=[recipe],
-        instead={recipe: record},
+        instead={recipe: instead},
         labels=["squaf"],
-        stand_in=_CIFAR_10,
+        stand_in=_CIFAR_10 if instead == VGG else _FEWER.format(24),
         different=different,
     )(decide)
-    for name, place, (recipe, record), different, decide, says in (
+    for name, place, (recipe, instead), different, decide, says in (
         (
             *("best_student", "Table 7, VGG-13 to VGG-8", _VGG, _TAUGHT, _leads),
             "The student with SQUAF is more accurate than those with other activations (74.95 %, next GELU 73.51 %).",
@@ -465,7 +465,7 @@ STUDENTS = [
         ("smallest_gap", "Table 14 and figure 5, VGG-8", _VGG, _CHANGED_IMAGES, smallest_gap, _GAP),
         (
             *("smallest_gap_of_a_wide_student", "Table 14 and figure 5, WRN-16-2"),
-            *(_WRN, _CHANGED_IMAGES, smallest_gap, _GAP),
+            *(_WRN, _TAUGHT, smallest_gap, _GAP),
         ),
     )
 ]
@@ -493,6 +493,7 @@ def squaf_is_best(study: Study) -> Evidence:
     return best_of(study, "squaf")
 
 
+_SHORTENED = ("squaf-table-6-resnet56", "squaf-table-6-shufflenetv1", "squaf-table-6-vgg13")
 BEST = [
     statement(
         name=f"best_in_{name}",
@@ -501,6 +502,7 @@ BEST = [
         needs=[study],
         labels=["squaf"],
         different=TRAINED,
+        **({"instead": {study: f"{study}-short"}, "stand_in": _FEWER.format(24)} if study in _SHORTENED else {}),
     )(squaf_is_best)
     for study, name, place, network in (
         ("squaf-table-4-resnet18", "resnet18", "Table 4", "ResNet-18 on ImageNet-1K"),
@@ -805,13 +807,11 @@ FIGURES: Mapping[str, Sequence[Drawn]] = {
         ),
     ),
     VGG: (Drawn("squaf-distil-vgg.png", _STUDENTS, draw_distil, needs="curve"),),
-    WRN: (Drawn("squaf-distil-wrn.png", _STUDENTS, draw_distil, needs="curve"),),
 }
 _HEADINGS = {
     RATE: "SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P",
     ALONE: "SQUAF, table 6: VGG-8",
     VGG: "SQUAF, tables 7 and 14: VGG-13 teaches VGG-8",
-    WRN: "SQUAF, tables 7 and 14: WRN-40-2 teaches WRN-16-2",
 }
 
 

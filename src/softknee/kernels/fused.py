@@ -23,9 +23,10 @@ from .triton_source import Recovery, Source
 
 # A backward program with parameter sums walks over many blocks: enough programs per multiprocessor keep loads in
 # flight, and the sums are reduced across threads once per program. Elements of a block, warps and programs per
-# multiprocessor, the fastest seen on an H200 over all functions: with sums from 2^23 elements on, in a half type with
-# more than two of them, from 2^16 elements on, and without sums.
-_LARGE, _LARGE_WITH_SUMS, _MEDIUM, _NO_SUMS = (2048, 8, 32), (2048, 8, 8), (1024, 4, 4), (1024, 4, 64)
+# multiprocessor, the fastest seen on an H200 over all functions: with sums from 2^23 elements on; with more than two of
+# them, in a half type and in others; from 2^16 elements on; and without sums.
+_LARGE, _MEDIUM, _NO_SUMS = (2048, 8, 32), (1024, 4, 4), (1024, 4, 64)
+_MANY_HALF, _MANY = (2048, 8, 8), (1024, 4, 16)
 # Largest number of programs that share one strip of columns or one channel in the first stage of a sum.
 SPLITS = 128
 
@@ -303,7 +304,8 @@ def _forward_block(act: Activation, dtype: torch.dtype) -> int:
 def _backward_shape(n: int, sums: int, dtype: torch.dtype) -> tuple[int, int, int]:
     """The elements of a block, the warps, and the programs per multiprocessor of a backward pass with so many sums."""
     if sums and n >= 1 << 16:
-        return _MEDIUM if n < 1 << 23 else _LARGE_WITH_SUMS if sums > 2 and dtype != torch.float32 else _LARGE
+        large = _LARGE if sums <= 2 else _MANY_HALF if dtype.itemsize == 2 else _MANY
+        return _MEDIUM if n < 1 << 23 else large
     return _block(n, _NO_SUMS[0]), *_NO_SUMS[1:]
 
 
