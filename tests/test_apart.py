@@ -257,6 +257,17 @@ def test_many_models_are_compiled_one_after_the_other(counters, monkeypatch):
     assert not counters["unimplemented"]
 
 
+def test_a_model_that_torch_cannot_compile_is_named_with_the_cure(monkeypatch):
+    real = torch.compile
+
+    def fail(*args: Any) -> None:
+        raise RuntimeError("PassManager::run failed\nand a page of what was to be compiled")
+
+    monkeypatch.setattr(torch, "compile", lambda *args, **kwargs: real(*args, **kwargs | {"backend": fail}))
+    with pytest.raises(InputError, match=r"could not compile Linear: train without it .*engine: replicas.*PassManager"):
+        step_of(sk.train.Replicas(lambda: nn.Linear(6, 3), count=2), compiled=True)(X, Y)
+
+
 @pytest.mark.slow
 def test_a_batch_is_gathered_and_augmented_by_one_graph(counters, monkeypatch):
     real = torch.compile

@@ -177,6 +177,16 @@ class SeparateGradients:
         cudnn.benchmark = held or self.compiled
         try:
             return self._differentiate(x, y)
+        except RuntimeError as error:
+            # By its name, since torch._dynamo takes a second to import.
+            if not any(kind.__name__ == "TorchDynamoException" for kind in type(error).__mro__):
+                raise
+            reason = getattr(error, "inner_exception", error)
+            raise InputError(
+                f"torch.compile could not compile {type(self.template).__name__}: train without it (compiled=False; in "
+                "a recipe `engine: replicas` or `engine: loop` under `training`), or with another torch. (torch says: "
+                f"{first_line(reason)})"
+            ) from error
         finally:
             cudnn.benchmark = held
 
