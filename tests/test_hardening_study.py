@@ -7,12 +7,10 @@ import pytest
 from softknee.errors import InputError
 from softknee.lab.data.images import load_split
 from softknee.lab.deploy.check import study_checkpoints
-from softknee.lab.hardening import hardening_tables
 from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.runner import run_study
 from softknee.lab.studies.store import RunStore
 from softknee.lab.studies.trials import every_chosen
-from softknee.measure import Record, RecordError
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed; it brings the digits")
 
@@ -83,8 +81,3 @@ def test_the_old_command_names_the_recipes(softknee) -> None:
     code, _, err = softknee("study", "hardening", "--only", "digits", "--json", "found.json")
     assert code == 2
     assert "softknee study hardening-digits" in " ".join(err.split())
-
-
-def test_tables_are_of_records_of_the_old_command_alone() -> None:
-    with pytest.raises(RecordError, match="is of 'bench kernels'"):
-        hardening_tables(Record.now("bench kernels", command="x", rows=[]))

@@ -1,21 +1,16 @@
-"""Hardness over depth and time as a figure, and the tables of records that `softknee study hardening` wrote.
-
-That command is retired: the recipes "hardening-digits" and "hardening-fashion" train what it did.
-"""
+"""Hardness over depth and time as a figure."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from ..errors import ParameterError
 from ..measure.hardness import HardnessTrace
-from ..measure.record import Record, RecordError
 from .chart import (
     Chart,
     by_name,
@@ -30,69 +25,6 @@ from .chart import (
     write_figure,
 )
 from .figures import RAMP, sign
-from .table import Table
-
-KIND = "study hardening"
-# The columns by their name in the record, with their heading.
-HEADINGS = {
-    "free": "free",
-    "hardened": "hardened",
-    "replaced": "replaced",
-    "chosen": "replaced, best epoch",
-    "swapped": "swapped directly",
-    "relu": "ReLU from scratch",
-}
-_NETWORKS = {"mlp": "MLP", "cnn": "CNN"}
-
-
-def hardening_tables(record: Record) -> list[Table]:
-    """A table for each data set of a record of the study."""
-    if record.kind != KIND:
-        raise RecordError(f"The record is of {record.kind!r}, and the table is made from one of {KIND!r}.")
-    names = list(dict.fromkeys(row["data"] for row in record.rows))
-    return [_table(record, name) for name in names]
-
-
-def hardening_markdown(record: Record) -> str:
-    """All tables of a record of the study, in Markdown."""
-    return "\n".join(table.markdown() for table in hardening_tables(record))
-
-
-def _table(record: Record, name: str) -> Table:
-    rows = [row for row in record.rows if row["data"] == name]
-    task = record.settings["tasks"][name]
-    seeds = len(record.seeds)
-    over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
-    network = _NETWORKS.get(task["network"], task["network"])
-    return Table(
-        title=f"{network} on {name}, {task['epochs']} epochs: test accuracy in %, {over}",
-        head=("activation", *HEADINGS.values()),
-        rows=[
-            (row["function"], *(row["accuracy"][name].text(2) if name in row["accuracy"] else "–" for name in HEADINGS))
-            for row in rows
-        ],
-        remarks=[_remark(row) for row in rows if row["hardness_profile"]],
-        markup=True,
-    )
-
-
-def _remark(row: Mapping[str, Any]) -> str:
-    """Knobs by layer when they were frozen and at the end, and what each step cost."""
-    sites = [site for site in row["hardness_profile"] if site["run"] == "hardened"]
-    knobs: dict[str, list[str]] = {}
-    for site in sites:
-        knob = site["knob"]
-        spread = f" ± {knob.spread:.2g}" if knob.spread > 1e-6 * abs(knob.value) else ""
-        knobs.setdefault(site["when"], []).append(f"{knob.value:.3g}{spread}")
-    frozen, end = (", ".join(knobs.get(when, ())) for when in ("freeze", "end"))
-    costs = (("hardening", "cost_of_hardening"), ("replacing", "cost_of_replacement"), ("swapping", "cost_of_swap"))
-    losses = ", ".join(f"{step} {row[name].text(2)}" for step, name in costs)
-    epochs = ", ".join(map(str, row["best_epoch_by_seed"]["hardened"]))
-    return (
-        f"{row['function']}: knobs by layer {frozen} when frozen, {end} at the end; percentage points lost by "
-        f"{losses}; best epochs {epochs}."
-    )
-
 
 _TALL = 240  # pixels
 _NAMED = 14  # rows that still have room for their names

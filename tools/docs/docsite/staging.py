@@ -61,10 +61,11 @@ def site_page(text: str, *, page: str, printed: tuple[str, ...] = (), source: st
 def _table(name: str) -> str:
     """The table of docs/deploy.md that is made from a record, which a test holds against that record."""
     text = (DOCS / "deploy.md").read_text(encoding="utf-8")
-    match = re.search(rf"^<!-- {re.escape(name)} -->\n\n(.*?)(?=^- |^Record)", text, flags=re.M | re.S)
+    parts = r"\n\n(.*?)(?=^- |^Record: ).*?^(Record: .*?)\n\n"
+    match = re.search(rf"^<!-- {re.escape(name)} -->{parts}", text, flags=re.M | re.S)
     if match is None:
         raise ValueError(f"docs/deploy.md has no table {name!r}.")
-    return f"{match[1].strip()}\n\nRecord: [`{name}.json`](../../benchmarks/records/{name}.json)."
+    return f"{match[1].strip()}\n\n{match[2]}".replace("](../", "](../../")
 
 
 def _output(output: str) -> str:
