@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from papers.runs import recipe_named, recipe_names
+from papers.runs import recipe_file, recipe_named, recipe_names
 from torch import nn
 
 import softknee as sk
@@ -17,8 +17,13 @@ from softknee.lab.studies.runner import run_study, smoke
 from softknee.lab.studies.trial import Chosen
 from softknee.lab.vision_networks import NETWORKS
 
-NAMES = [name for name in recipe_names() if name.startswith(("squaf-table-4-", "squaf-table-6-"))]
-NAMES.remove("squaf-table-6-vit-short")  # shares its network with other papers: test_paper_recipes.py
+TABLES = [name for name in recipe_names() if name.startswith(("squaf-table-4-", "squaf-table-6-", "squaf-table-7-"))]
+TABLES.remove("squaf-table-6-vit-short")  # shares its network with other papers: test_paper_recipes.py
+SHORT = [name for name in TABLES if name.endswith("-short")]
+NAMES = [name for name in TABLES if name not in SHORT and "table-7" not in name]
+SAME = (
+    "optimizer", "momentum", "weight_decay", "activation_optimizer", "activation_learning_rate", "factor",
+)  # fmt: skip
 CNNS = ("vgg8", "vgg13", "resnet56", "shufflenetv1")
 # timm's networks with fewer layers and channels: what is tested is the way through, and not the time it takes.
 FEW = {
@@ -119,6 +124,30 @@ def test_the_settings_are_those_of_the_paper():
             assert (training.momentum, training.schedule) == (0.9, "step")
         other = recipe_named(name, settings=["data.set=cifar-10", f"name={name}-cifar-10"])
         assert (other.data.set, other.name) == ("cifar-10", f"{name}-cifar-10")
+
+
+def test_short_schedules_have_the_papers_networks_and_numbers():
+    assert [*(f"squaf-table-6-{name}-short" for name in sorted(CNNS)), "squaf-table-7-wrn-short"] == SHORT
+    for name in SHORT:
+        short, own = recipe_named(name), recipe_named(name.removesuffix("-short"))
+        assert read_recipe(to_yaml(short)) == short
+        assert (short.model, short.augment, short.task) == (own.model, own.augment, own.task)
+        assert set(map(str, short.activations)) < set(map(str, own.activations))
+        assert short.seeds.count == 5
+        for key in SAME:
+            assert getattr(short.training, key) == getattr(own.training, key)
+        epochs, milestones = short.training.epochs, short.training.milestones
+        assert [round(240 * milestone / epochs) for milestone in milestones] == [150, 180, 210]
+        assert short.paper is not None
+        assert own.paper is not None
+        assert f"{epochs} epochs" in short.paper.note
+        file = recipe_file(name)
+        assert file is not None
+        assert f"{epochs} of the 240" in " ".join(file.read_text(encoding="utf-8").split())
+        labels = [chosen.label or chosen.name for chosen in short.activations]
+        assert set(short.paper.values) == set(labels)
+        for label, values in short.paper.values.items():
+            assert values["accuracy"] == own.paper.values[label]["accuracy"]
 
 
 def test_a_fitted_start_is_that_of_the_papers_networks():
