@@ -182,7 +182,7 @@ def _shipped() -> str:
         f"**Shipped as ReLU.** GPT-2, trained on a part of WikiText-2, mean of 3 seeds: perplexity "
         f"{hard['hardened']:.2f} with hardened λ-GELU and {hard['replaced']:.2f} once ReLU has its place; with GELU "
         f"{gelu['free']:.2f} and {gelu['replaced']:.2f}; with ReLU from the start {scratch['free']:.2f}. [The same for "
-        "a CNN, through ONNX, a verifier and pruning](docs/deploy.md)."
+        "MLPs and ResNets, and through ONNX, a verifier and pruning](docs/deploy.md)."
     )
 
 
@@ -205,12 +205,14 @@ def _accurate() -> str:
     right = sorted(100 * plain.mean(label, "accuracy") for label in labels)
     mixed = {label: 100 * augmented.mean(label, "accuracy") for label in ("relu", "srelu", "crrelu", "gelu")}
     winner = 100 * Runs(RECORDS).study("search-transfer").mean("mnist join 517", "accuracy")
+    vgg = {label: 100 * runs.study("squaf-table-6-vgg8-short").mean(label, "accuracy") for label in ("squaf", "relu")}
     return (
         f"**Accurate?** It depends on the training: ViT-Tiny on CIFAR-10 has {right[0]:.1f} to {right[-1]:.1f} % with "
         "ReLU, GELU, S-ReLU, CRReLU and λ-GELU, which three seeds do not tell apart; under mixup, cutmix and "
         f"RandAugment, with five seeds, {mixed['relu']:.1f} % with ReLU, {mixed['srelu']:.1f} % with S-ReLU, "
         f"{mixed['crrelu']:.1f} % with CRReLU, {mixed['gelu']:.1f} % with GELU, and {winner:.1f} % with a "
-        "generalized SmeLU that rises to the left, which [a search](docs/searches.md) found. [The papers' "
+        "generalized SmeLU that rises to the left, which [a search](docs/searches.md) found. VGG-8 on CIFAR-100 has "
+        f"{vgg['squaf']:.1f} % with SQUAF and {vgg['relu']:.1f} % with ReLU, 40 epochs and five seeds. [The papers' "
         "claims, one by one](papers/README.md)."
     )
 
