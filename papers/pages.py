@@ -312,7 +312,7 @@ def _main_claims(paper: Paper, judged: Sequence[Judged]) -> Iterator[str]:
     claims = five(paper, judged)
     if not claims:
         return
-    yield "| main claim | printed | ours, 95 % interval | setting | direction | size |\n|---|--:|--:|---|---|---|\n"
+    yield "| main claim | printed | ours, 95 % interval | setting | direction | size |\n|---|--:|---|---|---|---|\n"
     for entry in claims:
         key = min(drawn(entry), key=lambda part: part.printed or 0.0, default=None)
         printed, ours = "", "" if entry.evidence is None else entry.measured

@@ -35,7 +35,7 @@ _ABOUT = {
 }
 
 
-_INTERVAL = re.compile(r" (\[[^\][|]*, [^\][|]*\])(?=[^|\n]*\|)")
+_INTERVAL = re.compile(r"(?<=\d) (\[[^\][|,]*, [^\][|,]*\])(?=[^|\n]*\|)")
 
 
 def write_papers(out: Path) -> None:
