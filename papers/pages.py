@@ -28,6 +28,7 @@ from .tables import (
     command_to_look,
     cost_table,
     figures_of,
+    need_of,
     study_tables,
     swap_table,
     waiting_table,
@@ -512,14 +513,16 @@ def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
     yield ", ".join(
         f"`{entry.statement.name}`{f' (begun: {entry.unfinished})' if entry.unfinished else ''}" for entry in judged
     )
-    wanted = dict.fromkeys(name for entry in judged for name in entry.missing)
-    yield ". From the root of a clone:\n\n"
-    yield from (f"    {command_of(name)}\n" for name in wanted)
+    yield ". From the root of a clone, with what each takes beside a GPU; `--smoke` tries it in a minute on a CPU:\n\n"
+    wanted = {command_of(name): need_of(name) for entry in judged for name in entry.missing}
+    width = max(map(len, wanted))
+    yield from (f"    {f'{command:{width}}  # {need}' if need else command}\n" for command, need in wanted.items())
 
 
 # -- the paper's tables and figures
 
-_STATES = ("run", "unfinished", "not run yet")
+NOT_YET = "not run yet"
+_STATES = ("run", "unfinished", NOT_YET)
 
 
 def contents(paper: Paper, runs: Runs) -> Iterator[str]:
@@ -547,8 +550,16 @@ def _state(exhibit: Exhibit, runs: Runs) -> str:
     """How far the studies of a table or figure were run, and the records that are there."""
     if exhibit.where and not exhibit.trained:
         return "no training of its own"
-    names = [*exhibit.recipes, *(name for name in exhibit.records if name in runs.names)]
-    each = [_STATES[2 if name not in runs.names else name in runs.unfinished] for name in names] or [_STATES[2]]
+    names = [*exhibit.recipes, *(name for name in exhibit.records if name in runs.names)] or exhibit.records
+    each = [_STATES[name in runs.unfinished] if name in runs.names else _not_run(name) for name in names] or [NOT_YET]
     if len(set(each)) == 1:
         return each[0]
-    return ", ".join(f"{each.count(state)} of {len(each)} {state}" for state in _STATES if state in each)
+    return ", ".join(f"{each.count(state)} of {len(each)} {state}" for state in sorted(set(each), key=_place))
+
+
+def _not_run(name: str) -> str:
+    return f"not run: takes {need}" if (need := need_of(name)) else NOT_YET
+
+
+def _place(state: str) -> int:
+    return _STATES.index(state) if state in _STATES else len(_STATES)

@@ -59,6 +59,21 @@ def command_of(name: str) -> str:
     return COMMANDS.get(name) or command_of_recipe(name)
 
 
+def need_of(name: str) -> str:
+    """What the study of this name takes beside a GPU and a data set that is free to all.
+
+    >>> need_of("squaf-table-4-vit"), need_of("squaf-table-5"), need_of("squaf-table-7-wrn")
+    ('ImageNet-1K', 'the weights of gpt2', '')
+    """
+    if name in COMMANDS or name.endswith(".json"):
+        return ""
+    recipe = recipe_named(name)
+    if recipe.data.set == "imagenet":
+        return "ImageNet-1K"
+    kind, _, model = recipe.model.build.partition(":")
+    return f"the weights of {model}" if kind == "pretrained" else ""
+
+
 def command_to_look(name: str) -> str:
     """The command of a record without the file that it writes."""
     return command_of(name).partition(" --json")[0]
