@@ -334,7 +334,7 @@ def row_of(record: Record, activation: str) -> Row:
 def reported_by(source: Study | Record) -> Reported:
     """The paper's numbers for the networks of a study or record."""
     if isinstance(source, Study):
-        return next(one for one in PAPER.values() if one.recipe == source.name.removesuffix("-short"))
+        return next(paper for paper in PAPER.values() if paper.recipe == source.name.removesuffix("-short"))
     reported = reported_of(source)
     assert reported is not None
     return reported
