@@ -554,12 +554,9 @@ def _state(exhibit: Exhibit, runs: Runs) -> str:
     each = [_STATES[name in runs.unfinished] if name in runs.names else _not_run(name) for name in names] or [NOT_YET]
     if len(set(each)) == 1:
         return each[0]
-    return ", ".join(f"{each.count(state)} of {len(each)} {state}" for state in sorted(set(each), key=_place))
+    order = [*_STATES, *each]
+    return ", ".join(f"{each.count(state)} of {len(each)} {state}" for state in sorted(set(each), key=order.index))
 
 
 def _not_run(name: str) -> str:
     return f"not run: takes {need}" if (need := need_of(name)) else NOT_YET
-
-
-def _place(state: str) -> int:
-    return _STATES.index(state) if state in _STATES else len(_STATES)

@@ -482,6 +482,12 @@ def _estimate(study: Study, label: str, measure: str) -> Estimate | None:
     return None if stored is None else estimate_of(stored)
 
 
+def stands_in(study: str, instead: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """What a statement is told of the study that stands in for this one, if there is one."""
+    other, how = instead.get(study, ("", ""))
+    return {"instead": {study: other}, "stand_in": how} if other else {}
+
+
 def drops_less(study: Study, winner: str, other: str) -> Part:
     """Does replacing the winner cost less than replacing the other? What it costs is taken model by model."""
     says = f"{study.name}: replacing {winner} costs less than replacing {other}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from functools import partial
 
-from ..mollification.findings import SHORT_VIT, SMALL_DEIT, SMALL_TNT, TRAINING, stands_in
+from ..mollification.findings import SHORT_VIT, SMALL_DEIT, SMALL_TNT, TRAINING
 from ..runs import Study, printed_of
 from ..statement import (
     ADDED,
@@ -23,6 +23,7 @@ from ..statement import (
     mean,
     rank_correlation_of_groups,
     scores,
+    stands_in,
     statements_of,
     wins,
 )

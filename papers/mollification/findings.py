@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from ..runs import Study
-from ..statement import ADDED, CHANGED, IN_VISION, Evidence, alike, best_of, scores, statements_of, wins
+from ..statement import ADDED, CHANGED, IN_VISION, Evidence, alike, best_of, scores, stands_in, statements_of, wins
 
 statement = statements_of("mollification")
 
@@ -62,12 +60,6 @@ _INSTEAD = {
     f"{VIT}-tnt-cifar-100": SMALL_TNT,
     f"{CONVNEXT}-cifar-100": SMALL_CONVNEXT,
 }
-
-
-def stands_in(study: str, instead: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """What a statement is told of the study that stands in for this one, if there is one."""
-    other, how = instead.get(study, ("", ""))
-    return {"instead": {study: other}, "stand_in": how} if other else {}
 
 
 def _different(study: str, printed: object) -> str:

@@ -29,6 +29,7 @@ from ..statement import (
     mean,
     printed_effect,
     scores,
+    stands_in,
     statements_of,
     wins,
 )
@@ -493,7 +494,11 @@ def squaf_is_best(study: Study) -> Evidence:
     return best_of(study, "squaf")
 
 
-_SHORTENED = ("squaf-table-6-resnet56", "squaf-table-6-shufflenetv1", "squaf-table-6-vgg13")
+# By study: what is there in its place as long as it was not run, and how that differs.
+_INSTEAD = {
+    f"squaf-table-6-{name}": (f"squaf-table-6-{name}-short", _FEWER.format(24))
+    for name in ("resnet56", "shufflenetv1", "vgg13")
+}
 BEST = [
     statement(
         name=f"best_in_{name}",
@@ -502,7 +507,7 @@ BEST = [
         needs=[study],
         labels=["squaf"],
         different=TRAINED,
-        **({"instead": {study: f"{study}-short"}, "stand_in": _FEWER.format(24)} if study in _SHORTENED else {}),
+        **stands_in(study, _INSTEAD),
     )(squaf_is_best)
     for study, name, place, network in (
         ("squaf-table-4-resnet18", "resnet18", "Table 4", "ResNet-18 on ImageNet-1K"),
