@@ -136,6 +136,23 @@ def test_a_whole_model_is_switched_in_place():
     assert sk.squaf_mode_(model[1], "step").paths == ("",)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_layer_that_has_run_runs_in_its_new_mode(device):
+    """At a size for which a call is prepared once and kept: what was prepared in one mode is not run in another."""
+    layer, x = build(window=5).to(device), inputs(64, 128, dtype=F32).to(device)
+    for mode in ("soft", "sampled", "step", "sampled", "soft", "step"):
+        sk.squaf_mode_(layer, mode)
+        fresh, results = build(mode, window=5).to(device), []
+        fresh.load_state_dict(layer.state_dict())
+        for each in (layer, fresh):
+            torch.manual_seed(1)
+            y = each(x)
+            gradients = torch.autograd.grad(y.square().sum(), list(each.parameters()), materialize_grads=True)
+            results.append([y.detach(), *gradients])
+        for ours, expected in zip(*results, strict=True):
+            assert torch.equal(ours, expected)
+
+
 def test_what_cannot_be_switched_is_refused_and_nothing_changes():
     with pytest.raises(InputError, match=r"Sequential has no SQUAF layer to switch; put them in with"):
         sk.squaf_mode_(nn.Sequential(nn.ReLU()), "step")

@@ -266,7 +266,7 @@ class SQUAF(Parameterised):
 
     def _run_prepared(self, input: Tensor) -> Tensor | None:
         """What a call gives that is prepared for inputs like this one; None where the general way must be taken."""
-        key = input.shape, self._common["window"], self.weights, self.tails, self.inplace
+        key = type(self), input.shape, self._common["window"], self.weights, self.tails, self.inplace
         call = self._calls.get(key)
         if call is not None and (value := call.run(input, self._parameters, self._buffers)) is not None:
             return value
