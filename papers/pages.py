@@ -20,7 +20,7 @@ from .later import later_work
 from .ledger import Entry
 from .preferences import preference_tables
 from .runs import HERE, Runs, folded, recipe_file
-from .squaf.findings import RECIPES, record_tables, write_record_figures
+from .squaf.findings import RECIPES, rate_section, write_rate_figures
 from .statement import DIRECTIONS, Judged, Part, counted
 from .tables import (
     BELOW,
@@ -126,7 +126,7 @@ COSTS: dict[str, Sequence[tuple[str, str, Mapping[str, tuple[float, float]]]]] =
 def write_pages(entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs, folder: Path = HERE) -> list[Path]:
     """Write the front page and the page of every paper, each whole or not at all, and figures beside the records."""
     write_figures(runs)
-    write_record_figures(runs)
+    write_rate_figures(runs)
     written = [write_whole(folder / "README.md", front(entries, judged), what="page")]
     for paper in PAPERS:
         path = folder / paper.stem / "README.md"
@@ -206,7 +206,7 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     yield (
         "**Train the first SQUAF alone in a classifier, all of them to fit a function**: in ViT-Tiny all cost "
         f"{evidence('squaf.training_every_squaf_overfits')}, and in VGG-8 on CIFAR-100 the first alone gains "
-        f"{evidence('squaf.best_in_a_small_network', 'ReLU')} over ReLU in 40 epochs. With all trained SQUAF stores "
+        f"{evidence('squaf.best_in_a_small_network', 'relu')} over ReLU in 40 epochs. With all trained SQUAF stores "
         f"pictures {min(numbers('squaf.gains_in_decibels').values()):.0f} to "
         f"{max(numbers('squaf.gains_in_decibels').values()):.0f} dB above the next function "
         "([table 1](squaf/README.md#what-it-found-by-training)). Begin with a q below 1."
@@ -275,7 +275,7 @@ def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], run
     for name, heading, quoted in COSTS.get(paper.stem, ()):
         yield from cost_table(runs, name, quoted, heading)
     if paper.stem == "squaf":
-        yield from record_tables(runs, _stand_ins(judged))
+        yield from rate_section(runs, _stand_ins(judged))
     if paper.stem == "lambda_gelu":
         yield "\n### λ-GELU, table II: what replacing by ReLU costs\n\n"
         yield from swap_table(runs)

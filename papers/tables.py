@@ -132,9 +132,13 @@ def study_tables(
         scale = ", of logarithms for mean squared errors" if "mse" in _measures(recipe) else ""
         stand_in = f"**Stand-in:** {stand_ins[name]}. " if stand_ins and name in stand_ins else ""
         commits = f", commit {', '.join(study.commits)}" if study.commits else ", commit not recorded"
+        taught = ""
+        if study.teacher is not None:
+            taught = f"The teacher's accuracy is {_percent(mean(study.teacher.test['accuracy']))} % here. "
         yield (
             f"\n{seeds} seeds on {', '.join(study.machines)}{commits}: mean and 95 % interval{scale}. {_power(study)}"
-            f"{stand_in}{' '.join(paper.note.split())} Again: `{command_of(name)}`. [Records](records/{name}/trials).\n"
+            f"{stand_in}{taught}{' '.join(paper.note.split())} Again: `{command_of(name)}`. "
+            f"[Records](records/{name}/trials).\n"
         )
         yield _shared(runs, name)
         if name in (below or {}):

@@ -33,18 +33,7 @@ from ..statement import (
     statements_of,
     wins,
 )
-from .networks import (
-    NAMES,
-    PAPER,
-    Reported,
-    distil_markdown,
-    draw_distil,
-    draw_rate,
-    draw_shapes,
-    rate_markdown,
-    reported_of,
-    values_of,
-)
+from .rate_curve import draw_rate, draw_shapes, rate_markdown, values_of
 
 statement = statements_of("squaf")
 
@@ -295,16 +284,10 @@ def costs_of_a_transformer(single: Record, half: Record) -> Evidence:
 
 
 RATE = "h200-squaf-rate-cifar-10.json"
-ALONE = "h200-squaf-vgg8-cifar-10.json"
-VGG = "h200-squaf-distil-vgg-cifar-10.json"
 SHORT = "squaf-table-6-vit-short"
 FIRST, EVERY = "squaf first", "squaf"  # which of its SQUAFs are trained
-RECIPES = {
-    RATE: "squaf-figure-3",
-    ALONE: "squaf-table-6-vgg8",
-    VGG: "squaf-table-7-vgg",
-}
-"""The recipes that have taken the place of the commands which made these records."""
+RECIPES = {RATE: "squaf-figure-3"}
+"""The recipe that has taken the place of the command which made this record."""
 _IN_TABLE_6 = (
     "relu", "gelu", "leaky_relu", "prelu", "silu", "swish", "crrelu", "polyrelu", "polynorm", "ditac",
 )  # fmt: skip
@@ -321,152 +304,125 @@ _VIT = (
 )
 _VIT_SHORT = "CIFAR-10 in place of CIFAR-100, images of 32 x 32 in place of 224 x 224, 100 epochs in place of 300"
 
-Row = Mapping[str, Any]
+
+def _own(study: Study) -> str:
+    """The study with the paper's own schedule."""
+    return study.name.removesuffix("-short")
 
 
-def row_of(record: Record, activation: str) -> Row:
-    """The row of an activation that came to its end."""
-    for row in record.rows:
-        if row["activation"] == activation and "accuracy" in row:
-            return row
-    raise DataError(f"The record of {record.kind!r} has no {activation} that came to its end; run it whole.")
-
-
-def reported_by(source: Study | Record) -> Reported:
-    """The paper's numbers for the networks of a study or record."""
-    if isinstance(source, Study):
-        return next(paper for paper in PAPER.values() if paper.recipe == source.name.removesuffix("-short"))
-    reported = reported_of(source)
-    assert reported is not None
-    return reported
-
-
-def by_seed(source: Study | Record, title: str, what: str = "accuracy") -> list[float | None]:
-    """Test accuracies, or gaps to the training accuracy, of each seed in percent; empty where it was not run."""
-    if isinstance(source, Study):
-        label = NAMES[title]
-        if label not in source.outcomes:
-            return []
-        return scores(source, label) if what == "accuracy" else [_percent(gap) for gap in _gaps(source, label)]
-    rows = [row for row in source.rows if row["activation"] == title and "accuracy" in row]
-    return list(rows[0][f"{what}_by_seed"]) if rows else []
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
-
-
-def _against_each(source: Study | Record, what: str, says: str, *, larger: bool) -> Evidence:
-    """SQUAF against each other activation that the paper's table has."""
-    reported = reported_by(source)
-    printed, mine = reported.accuracy if what == "accuracy" else reported.gap, by_seed(source, "SQUAF", what)
-    parts, sign = [], 1.0 if larger else -1.0
-    for title, value in printed.items():
-        if title == "SQUAF":
-            continue
-        effect, theirs = sign * (printed["SQUAF"] - value), by_seed(source, title, what)
-        words, effect = says.format(title), effect if effect > 0 else None
-        missing = Part(words, NOT_RUN, printed=effect, unit="points")
-        compared = better(words, mine, theirs, larger=larger, printed=effect, unit="points") if theirs else missing
-        parts.append(compared)
-    return Evidence(parts, numbers={title: mean(by_seed(source, title, what)) for title in printed})
-
-
-def _leads(source: Study | Record) -> Evidence:
+def squaf_is_best(study: Study) -> Evidence:
     """SQUAF against each other activation of the paper's table by test accuracy."""
-    return _against_each(source, "accuracy", "SQUAF better than {}", larger=True)
+    printed = {label: row["accuracy"] for label, row in printed_of(_own(study)).items() if "accuracy" in row}
+    return best_of(study, "squaf", [label for label in printed if label != "squaf"], printed=printed)
 
 
-def _surpasses(source: Study | Record) -> Evidence:
-    """The seeds of the student with SQUAF against the accuracy of the teacher, a single number."""
-    reported = reported_by(source)
-    if isinstance(source, Study):
-        teacher = math.nan if source.teacher is None else 100 * mean(source.teacher.test["accuracy"])
-    else:
-        teacher = next(row for row in source.rows if row["activation"].startswith("teacher"))["accuracy"].value
-    effect = reported.accuracy["SQUAF"] - (reported.teacher_accuracy or math.nan)
-    says, mine = "the student with SQUAF surpasses its teacher", by_seed(source, "SQUAF")
-    missing = Part(says, NOT_RUN, printed=effect, unit="points")
-    part = missing if math.isnan(teacher) else better(says, mine, teacher, printed=effect, unit="points")
-    return Evidence([part], numbers={"teacher": teacher, "squaf": mean(by_seed(source, "SQUAF"))})
-
-
+_SHORT_VGG_8: Any = {
+    "needs": ["squaf-table-6-vgg8"],
+    "instead": {"squaf-table-6-vgg8": "squaf-table-6-vgg8-short"},
+    "stand_in": _FEWER.format(40),
+}
 best_in_a_small_network = statement(
     name="best_in_a_small_network",
     place="Table 6, VGG-8",
     says="In VGG-8 SQUAF is more accurate than all ten other activations, 1.54 points above the next (DiTAC) and 2.21 "
     "above ReLU.",
-    needs=["squaf-table-6-vgg8"],
-    instead={"squaf-table-6-vgg8": "squaf-table-6-vgg8-short"},
     labels=["squaf"],
-    stand_in=_FEWER.format(40),
     different=TRAINED,
-)(_leads)
+    **_SHORT_VGG_8,
+)(squaf_is_best)
 
 
 @statement(
     place="Table 6, VGG-8",
     says="PolyReLU does not converge in VGG-8.",
-    needs=["squaf-table-6-vgg8"],
-    instead={"squaf-table-6-vgg8": ALONE},
     labels=["polyrelu"],
     different=f"{TRAINED}; {ADDED}",
-    stand_in=_CIFAR_10,
+    **_SHORT_VGG_8,
 )
-def polyrelu_does_not_converge(source: Study | Record) -> Evidence:
+def polyrelu_does_not_converge(study: Study) -> Evidence:
     """Whether the loss of every seed stops being a number."""
-    if isinstance(source, Study):
-        lost, seeds = source.outcomes["polyrelu"].diverged, len(source.outcomes["polyrelu"].diverged)
-        gone = sum(epoch is not None for epoch in lost)
-    else:
-        rows = [row for row in source.rows if row["activation"] == "PolyReLU"]
-        gone, seeds = (len(rows[0]["diverged"]), len(source.seeds)) if rows else (0, 0)
-    part = bound("PolyReLU does not converge with any seed", gone == seeds)
-    return Evidence([part if seeds else Part(part.says, NOT_RUN)], f"{gone} of {seeds} seeds diverged")
+    lost = study.outcomes["polyrelu"].diverged
+    gone = sum(epoch is not None for epoch in lost)
+    part = bound("PolyReLU does not converge with any seed", gone == len(lost))
+    return Evidence([part], f"{gone} of {len(lost)} seeds diverged")
 
 
-def smallest_gap(source: Study | Record) -> Evidence:
+# Of the teachers of table 7, accuracy, and of their students in table 14 the training accuracy less the test accuracy.
+TEACHERS = {"squaf-table-7-vgg": 74.64, "squaf-table-7-wrn": 75.61}
+GAPS = {
+    "squaf-table-7-vgg": {
+        "gelu": 22.57, "leaky_relu": 21.52, "prelu": 23.43, "swish": 22.52, "crrelu": 24.78, "polynorm": 24.23,
+        "ditac": 22.53, "squaf": 20.68,
+    },
+    "squaf-table-7-wrn": {
+        "gelu": 14.87, "leaky_relu": 13.76, "prelu": 14.31, "swish": 14.95, "crrelu": 15.61, "polynorm": 16.50,
+        "ditac": 15.54, "squaf": 13.12,
+    },
+}  # fmt: skip
+
+
+def _surpasses(study: Study) -> Evidence:
+    """The seeds of the student with SQUAF against the accuracy of the teacher, a single number."""
+    effect = printed_of(_own(study))["squaf"]["accuracy"] - TEACHERS[_own(study)]
+    says, mine = "the student with SQUAF surpasses its teacher", scores(study, "squaf")
+    if study.teacher is None:
+        return Evidence([Part(says, NOT_RUN, printed=effect, unit="points")])
+    teacher = 100 * mean(study.teacher.test["accuracy"])
+    part = better(says, mine, teacher, printed=effect, unit="points")
+    return Evidence([part], numbers={"teacher": teacher, "squaf": mean(mine)})
+
+
+def smallest_gap(study: Study) -> Evidence:
     """SQUAF's gap against that of each other student of the paper's table 14."""
-    return _against_each(source, "gap", "SQUAF's gap smaller than {}'s", larger=False)
+    printed, parts = GAPS[_own(study)], []
+    ours = {label: _gaps(study, label) for label in printed if label in study.outcomes}
+    for label in printed:
+        if label == "squaf":
+            continue
+        says, effect = f"squaf's gap smaller than that of {label}", printed[label] - printed["squaf"]
+        part = Part(says, NOT_RUN, printed=effect, unit="points")
+        if label in ours:
+            part = better(says, ours["squaf"], ours[label], larger=False, printed=effect, unit="points")
+        parts.append(part)
+    return Evidence(parts, numbers={label: mean(gaps) for label, gaps in ours.items()})
 
 
 _TAUGHT = f"{TRAINED}; one teacher, of one seed; the paper's student with ReLU is from the literature"
-_CHANGED_IMAGES = f"{_TAUGHT}; of CIFAR-10 the training accuracy is that of changed images during the last epoch"
-_VGG, _WRN = ("squaf-table-7-vgg", VGG), ("squaf-table-7-wrn", "squaf-table-7-wrn-short")
 _GAP = "At the end of distillation SQUAF has the smallest gap between training and validation accuracy."
-# Name, place, recipe and what is there instead, what was different, how it is judged, and what the paper says.
+# Name, place, recipe, what was different, how it is judged, and what the paper says.
 STUDENTS = [
     statement(
         name=name,
         place=place,
         says=says,
         needs=[recipe],
-        instead={recipe: instead},
+        instead={recipe: f"{recipe}-short"},
         labels=["squaf"],
-        stand_in=_CIFAR_10 if instead == VGG else _FEWER.format(24),
+        stand_in=_FEWER.format(24),
         different=different,
     )(decide)
-    for name, place, (recipe, instead), different, decide, says in (
+    for name, place, recipe, different, decide, says in (
         (
-            *("best_student", "Table 7, VGG-13 to VGG-8", _VGG, _TAUGHT, _leads),
+            *("best_student", "Table 7, VGG-13 to VGG-8", "squaf-table-7-vgg", _TAUGHT, squaf_is_best),
             "The student with SQUAF is more accurate than those with other activations (74.95 %, next GELU 73.51 %).",
         ),
         (
-            *("student_surpasses_its_teacher", "Table 7, VGG-13 to VGG-8", _VGG, _TAUGHT, _surpasses),
+            *("student_surpasses_its_teacher", "Table 7, VGG-13 to VGG-8", "squaf-table-7-vgg", _TAUGHT, _surpasses),
             "The student with SQUAF surpasses its teacher (74.95 against 74.64 %), which no other does.",
         ),
         (
-            *("best_wide_student", "Table 7, WRN-40-2 to WRN-16-2", _WRN, TRAINED, _leads),
+            *("best_wide_student", "Table 7, WRN-40-2 to WRN-16-2", "squaf-table-7-wrn", TRAINED, squaf_is_best),
             "The student with SQUAF is more accurate than those with other activations (75.93 %, next DiTAC 75.45 %).",
         ),
         (
-            *("wide_student_surpasses_its_teacher", "Table 7, WRN-40-2 to WRN-16-2", _WRN, TRAINED, _surpasses),
+            *("wide_student_surpasses_its_teacher", "Table 7, WRN-40-2 to WRN-16-2"),
+            *("squaf-table-7-wrn", TRAINED, _surpasses),
             "The student with SQUAF surpasses its teacher (75.93 against 75.61 %), which no other does.",
         ),
-        ("smallest_gap", "Table 14 and figure 5, VGG-8", _VGG, _CHANGED_IMAGES, smallest_gap, _GAP),
+        ("smallest_gap", "Table 14 and figure 5, VGG-8", "squaf-table-7-vgg", _TAUGHT, smallest_gap, _GAP),
         (
             *("smallest_gap_of_a_wide_student", "Table 14 and figure 5, WRN-16-2"),
-            *(_WRN, _TAUGHT, smallest_gap, _GAP),
+            *("squaf-table-7-wrn", _TAUGHT, smallest_gap, _GAP),
         ),
     )
 ]
@@ -487,11 +443,6 @@ def best_in_a_transformer(study: Study) -> Evidence:
     winner = FIRST if FIRST in study.outcomes else EVERY
     printed = {label: values["accuracy"] for label, values in printed_of("squaf-table-6-vit").items()}
     return best_of(study, winner, _IN_TABLE_6, printed=printed | {winner: printed["squaf"]})
-
-
-def squaf_is_best(study: Study) -> Evidence:
-    """SQUAF against each other activation of the paper's table by test accuracy."""
-    return best_of(study, "squaf")
 
 
 # By study: what is there in its place as long as it was not run, and how that differs.
@@ -535,15 +486,15 @@ BEST = [
 def training_every_squaf_overfits(study: Study) -> Evidence:
     """Test accuracy with the first SQUAF trained against that with all of them trained, and the gap between training
     and test accuracy the other way round."""
-    every, first = ([_percent(gap) for gap in _gaps(study, label)] for label in (EVERY, FIRST))
+    every, first = (_gaps(study, label) for label in (EVERY, FIRST))
     gap = better("the gap is larger where all are trained", every, first, unit="points")
     return Evidence([*wins(study, FIRST, [EVERY], "accuracy"), gap])
 
 
 def _gaps(study: Study, label: str) -> list[float | None]:
-    """Training accuracy less test accuracy, for each seed."""
+    """Training accuracy less test accuracy in percent, for each seed."""
     pairs = zip(study.outcomes[label].train["accuracy"], study.values(label, "accuracy"), strict=True)
-    return [None if a is None or b is None else a - b for a, b in pairs]
+    return [None if a is None or b is None else 100 * (a - b) for a, b in pairs]
 
 
 # -- the rate curve of VGG-8: bits, modes, shapes --------------------------------------------------------
@@ -569,7 +520,7 @@ def priced(source: Study | Record) -> list[Priced]:
         rows = [
             Priced(
                 outcome.trial.activation.price or 0.0,
-                {mode: [_percent(value) for value in outcome.test[f"accuracy_{mode}"]] for mode in _MODES},
+                {mode: _in_percent(outcome.test[f"accuracy_{mode}"]) for mode in _MODES},
                 {name: outcome.test[measure] for name, measure in _BITS.items()},
             )
             for outcome in source.outcomes.values()
@@ -581,11 +532,18 @@ def priced(source: Study | Record) -> list[Priced]:
     return sorted(rows, key=lambda row: row.weight)
 
 
+def _in_percent(shares: Sequence[float | None]) -> list[float | None]:
+    return [None if share is None else 100 * share for share in shares]
+
+
 def _unpriced(source: Study | Record, title: str) -> list[float | None]:
-    """Accuracies of an activation that has no price."""
+    """Accuracies of an activation that has no price, by its title in the record."""
     if isinstance(source, Study):
-        return by_seed(source, title)
-    return list(row_of(source, title)["accuracy_by_seed"]["soft"])
+        return scores(source, title.lower())
+    for row in source.rows:
+        if row["activation"] == title and "accuracy" in row:
+            return list(row["accuracy_by_seed"]["soft"])
+    raise DataError(f"The record of {source.kind!r} has no {title} that came to its end; run it whole.")
 
 
 def _differences(first: Sequence[float | None], second: Sequence[float | None]) -> list[float | None]:
@@ -745,7 +703,7 @@ def a_dent_near_the_origin(record: Record) -> Evidence:
     )
 
 
-def _title(row: Row) -> str:
+def _title(row: Mapping[str, Any]) -> str:
     return row["activation"] if row["weight"] is None else f"{row['activation']} with weight {row['weight']:g}"
 
 
@@ -766,58 +724,53 @@ def dent_of(values: torch.Tensor) -> tuple[bool, float, float]:
     return bool(_PLACES[place].abs() <= 1.5) and deep >= 0.1, float(lowest), float(left)
 
 
-# -- Tables and figures of the records of SQUAF's image networks: the rate curve, table 6, the distillation.
+# -- The table and the figures of the record of the rate curve.
 
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure that is drawn from a record, into a file in the folder of the evidence.
-
-    needs: something of a row; a record in which no row has it has no such figure.
-    """
-
-    file: str
-    caption: str
-    draw: Callable[[Record, Path], Path]
-    needs: str = "accuracy"
-
-
-_STUDENTS = (
-    "Test accuracy and generalisation gap of students with different activations, means over the seeds; the teacher is "
-    "a single network"
+_CURVE = (
+    "Accuracy against the bits per activation of SQUAF-P, and these bits against the weight λ of the rate: means over "
+    "the seeds, with a standard deviation to either side; switched to SQUAF the activations take 32 bits"
 )
-FIGURES: Mapping[str, Sequence[Drawn]] = {
-    RATE: (
-        Drawn(
-            "squaf-rate.png",
-            "Accuracy against the bits per activation of SQUAF-P, and these bits against the weight λ of the rate: "
-            "means over the seeds, with a standard deviation to either side; switched to SQUAF the activations take 32 "
-            "bits",
-            draw_rate,
-        ),
-        Drawn(
-            "squaf-rate-shapes.png",
-            "What the first layer's SQUAF has become after training, a line for each seed; dotted the ReLU that it "
-            "began as. The paper's figures 6 to 9, which our copy does not have, show such functions of other networks",
-            draw_shapes,
-            needs="start",
-        ),
-    ),
-    ALONE: (
-        Drawn(
-            "squaf-vgg8.png",
-            "Test accuracy and generalisation gap of VGG-8 with different activations, means over the seeds",
-            draw_distil,
-            needs="curve",
-        ),
-    ),
-    VGG: (Drawn("squaf-distil-vgg.png", _STUDENTS, draw_distil, needs="curve"),),
-}
-_HEADINGS = {
-    RATE: "SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P",
-    ALONE: "SQUAF, table 6: VGG-8",
-    VGG: "SQUAF, tables 7 and 14: VGG-13 teaches VGG-8",
-}
+_SHAPES = (
+    "What the first layer's SQUAF has become after training, a line for each seed; dotted the ReLU that it began as. "
+    "The paper's figures 6 to 9, which our copy does not have, show such functions of other networks"
+)
+_FIGURES = {"squaf-rate.png": _CURVE, "squaf-rate-shapes.png": _SHAPES}
+
+
+def write_rate_figures(runs: Runs) -> list[Path]:
+    """Draw the rate curve and the learned shapes beside their record, where it is there and has them."""
+    if not runs.has(RATE):
+        return []
+    record, folder = runs.benchmark(RATE), runs.paths[RATE].parent
+    drawn = [draw_rate(record, folder / "squaf-rate.png")]
+    if any("start" in row for row in record.rows):
+        drawn.append(draw_shapes(record, folder / "squaf-rate-shapes.png"))
+    return drawn
+
+
+def rate_section(runs: Runs, stand_ins: Mapping[str, str]) -> Iterator[str]:
+    """The section of the paper's page on the rate curve, where its record is there; `stand_ins` as for a study."""
+    if not runs.has(RATE):
+        return
+    record = runs.benchmark(RATE)
+    settings, printed = record.settings, printed_of("squaf-table-6-vgg8")
+    yield "\n### SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P\n\n"
+    yield rate_markdown(record)
+    stand_in = f"**Stand-in:** {stand_ins[RATE]}. " if RATE in stand_ins else ""
+    yield (
+        f"\n{len(record.seeds)} seeds of {settings['network']} on {settings['data']}, {settings['epochs']} epochs with "
+        f"batches of {settings['batch']}, {record.hardware.gpu or record.hardware.cpu}: mean and standard deviation. "
+        f"{stand_in}Again: `{command_on(RECIPES[RATE], settings)}`, one row of it with `--only LABEL`. "
+        f"[Record](records/{RATE}).\n"
+    )
+    yield (
+        "\nThe paper has, on CIFAR-100: down to 3.4 bits (figure 3, which our copy does not have); "
+        f"{printed['relu']['accuracy']} % with ReLU, {printed['gelu']['accuracy']} % with GELU, "
+        f"{printed['squaf']['accuracy']} % with SQUAF (table 6).\n"
+    )
+    for file, caption in _FIGURES.items():
+        if runs.paths[RATE].with_name(file).is_file():
+            yield f"\n![{caption}](records/{file})\n"
 
 
 def command_on(recipe: str, settings: Mapping[str, Any]) -> str:
@@ -833,58 +786,3 @@ def command_on(recipe: str, settings: Mapping[str, Any]) -> str:
     }
     words = [word for key, value in changes.items() for word in ("--set", shlex.quote(f"{key}={value}"))]
     return " ".join([command_of_recipe(recipe), *words])
-
-
-def write_record_figures(runs: Runs) -> list[Path]:
-    """Draw the figures of the records that are there."""
-    return [
-        figure.draw(runs.benchmark(name), runs.paths[name].with_name(figure.file))
-        for name in FIGURES
-        if runs.has(name)
-        for figure in FIGURES[name]
-        if any(figure.needs in row for row in runs.benchmark(name).rows)
-    ]
-
-
-def record_tables(runs: Runs, stand_ins: Mapping[str, str]) -> Iterator[str]:
-    """A section of the paper's page for each of these records that is there; `stand_ins` as for a study."""
-    for name, heading in _HEADINGS.items():
-        if not runs.has(name):
-            continue
-        record = runs.benchmark(name)
-        yield f"\n### {heading}\n\n"
-        yield rate_markdown(record) if name == RATE else distil_markdown(record)
-        settings = record.settings
-        again = command_on(RECIPES[name], settings)
-        stand_in = f"**Stand-in:** {stand_ins[name]}. " if name in stand_ins else ""
-        network = settings["network" if name == RATE else "student"]
-        yield (
-            f"\n{len(record.seeds)} seeds of {network} on {settings['data']}, {settings['epochs']} epochs with batches "
-            f"of {settings['batch']}, {record.hardware.gpu or record.hardware.cpu}: "
-            f"mean and standard deviation. {stand_in}Again: `{again}`, one row of it with `--only LABEL`. "
-            f"[Record](records/{name}).\n"
-        )
-        yield _of_the_paper() if name == RATE else _of_the_training(record)
-        for figure in FIGURES.get(name, ()):
-            if runs.paths[name].with_name(figure.file).is_file():
-                yield f"\n![{figure.caption}](records/{figure.file})\n"
-
-
-def _of_the_training(record: Record) -> str:
-    """What the command does that neither its options nor the table say."""
-    settings = record.settings
-    taught = f" The teacher's share of the loss is {settings['share']:g} at temperature {settings['temperature']:g}."
-    return (
-        "\nCounts of parameters differ from the paper's by the classes of the data set; those that it prints are of "
-        f"its table 7.{taught if settings['teacher'] else ''} Accuracy is that after the last epoch; the gap is the "
-        "accuracy of the training images, as they were changed, during that epoch, less it. SQUAF's Adam has a rate of "
-        "0.001 that does not fall; PolyNorm goes along the channels, LReLU has a slope of 0.01, DiTAC begins as GELU.\n"
-    )
-
-
-def _of_the_paper() -> str:
-    accuracy = PAPER[None, "vgg8"].accuracy
-    return (
-        "\nThe paper has, on CIFAR-100: down to 3.4 bits (figure 3, which our copy does not have); "
-        f"{accuracy['ReLU']} % with ReLU, {accuracy['GELU']} % with GELU, {accuracy['SQUAF']} % with SQUAF (table 6).\n"
-    )

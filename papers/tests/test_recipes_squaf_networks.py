@@ -127,7 +127,8 @@ def test_the_settings_are_those_of_the_paper():
 
 
 def test_short_schedules_have_the_papers_networks_and_numbers():
-    assert [*(f"squaf-table-6-{name}-short" for name in sorted(CNNS)), "squaf-table-7-wrn-short"] == SHORT
+    students = [f"squaf-table-7-{name}-short" for name in ("vgg", "wrn")]
+    assert [*(f"squaf-table-6-{name}-short" for name in sorted(CNNS)), *students] == SHORT
     for name in SHORT:
         short, own = recipe_named(name), recipe_named(name.removesuffix("-short"))
         assert read_recipe(to_yaml(short)) == short
@@ -144,8 +145,8 @@ def test_short_schedules_have_the_papers_networks_and_numbers():
         file = recipe_file(name)
         assert file is not None
         assert f"{epochs} of the 240" in " ".join(file.read_text(encoding="utf-8").split())
-        labels = [chosen.label or chosen.name for chosen in short.activations]
-        assert set(short.paper.values) == set(labels)
+        labels = {chosen.label or chosen.name for chosen in short.activations}
+        assert set(short.paper.values) == labels - {"polyrelu"}  # which does not converge there
         for label, values in short.paper.values.items():
             assert values["accuracy"] == own.paper.values[label]["accuracy"]
 

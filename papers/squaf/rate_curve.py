@@ -1,13 +1,11 @@
-"""The SQUAF paper's numbers of its image networks, and the tables and figures of our records of them.
+"""The table and the figures of SQUAF-P's rate curve, from a record with a row for each weight of the rate.
 
-The records are of commands that recipes have replaced, `softknee study rate` and `softknee study distil`. Each has a
-row for every activation, with the numbers of all seeds.
+The record is of a command that the recipe figure-3.yaml has replaced, `softknee study rate`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from typing import Any
 import torch
 
 import softknee as sk
-from softknee.errors import ParameterError
 from softknee.lab.chart import (
     INK,
     Chart,
@@ -32,186 +29,6 @@ from softknee.lab.figures import DISTINCT
 from softknee.lab.table import COLONS, Table
 from softknee.measure.record import Quantity, Record
 
-from ..runs import recipe_named
-
-RATE_KIND, DISTIL_KIND = "study rate", "study distil"
-TEACHER = "teacher"
-NAMES = {
-    "ReLU": "relu", "GELU": "gelu", "LReLU": "leaky_relu", "PReLU": "prelu", "SiLU": "silu", "Swish": "swish",
-    "CRReLU": "crrelu", "PolyReLU": "polyrelu", "PolyNorm": "polynorm", "DiTAC": "ditac", "SQUAF": "squaf",
-}  # fmt: skip
-"""The activations of the paper's tables by their titles there, as recipes name them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reported:
-    """One student of one teacher, or of none.
-
-    recipe:     that runs it, which has the accuracies of the test (validation) images, in percent.
-    gap:        training less test accuracy at the end, in percent.
-    parameters: how many are trained; PolyReLU, which does not converge there, has no accuracy.
-    """
-
-    recipe: str
-    data: str = "cifar-100"
-    teacher_accuracy: float | None = None
-    gap: Mapping[str, float] = field(default_factory=dict)
-    parameters: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def source(self) -> str:
-        """The table of the paper."""
-        paper = recipe_named(self.recipe).paper
-        return "" if paper is None else paper.source.removeprefix("SQUAF, ")
-
-    @property
-    def accuracy(self) -> Mapping[str, float]:
-        """By the titles of the activations."""
-        paper = recipe_named(self.recipe).paper
-        values = {} if paper is None else paper.values
-        return {title: values[name]["accuracy"] for title, name in NAMES.items() if "accuracy" in values.get(name, {})}
-
-
-_VGG_8 = {
-    "ReLU": 3_965_028, "GELU": 3_965_028, "LReLU": 3_965_028, "PReLU": 3_965_033, "Swish": 3_965_033,
-    "CRReLU": 3_965_033, "PolyReLU": 3_965_048, "PolyNorm": 3_965_048, "DiTAC": 3_965_073, "SQUAF": 3_965_063,
-}  # fmt: skip
-PAPER: dict[tuple[str | None, str], Reported] = {
-    (None, "vgg8"): Reported(recipe="squaf-table-6-vgg8", parameters=_VGG_8),
-    ("vgg13", "vgg8"): Reported(
-        recipe="squaf-table-7-vgg",
-        teacher_accuracy=74.64,
-        gap={
-            "GELU": 22.57, "LReLU": 21.52, "PReLU": 23.43, "Swish": 22.52, "CRReLU": 24.78, "PolyNorm": 24.23,
-            "DiTAC": 22.53, "SQUAF": 20.68,
-        },
-        parameters={"teacher": 9_462_180, **_VGG_8},
-    ),
-    ("wrn40_2", "wrn16_2"): Reported(
-        recipe="squaf-table-7-wrn",
-        teacher_accuracy=75.61,
-        gap={
-            "GELU": 14.87, "LReLU": 13.76, "PReLU": 14.31, "Swish": 14.95, "CRReLU": 15.61, "PolyNorm": 16.50,
-            "DiTAC": 15.54, "SQUAF": 13.12,
-        },
-        parameters={
-            "teacher": 2_255_156, "ReLU": 703_284, "GELU": 703_284, "LReLU": 703_284, "PReLU": 703_297,
-            "Swish": 703_297, "CRReLU": 703_297, "PolyReLU": 703_336, "PolyNorm": 703_336, "DiTAC": 703_401,
-            "SQUAF": 703_319,
-        },
-    ),
-    ("timm:resnet18", "timm:mobilenetv1_100"): Reported(
-        recipe="squaf-table-15",
-        data="imagenet-1k",
-        teacher_accuracy=69.76,
-        parameters={"teacher": 11_689_512, "SQUAF": 4_232_781},  # the teacher's stands in table 13
-    ),
-}  # fmt: skip
-
-
-# -- students of one teacher -------------------------------------------------------------------------------
-
-_STUDENT_HEADS = ("activation", "parameters", "paper's", "accuracy, %", "paper's", "gap", "paper's gap")
-_STUDENT_DASHES = ([1, 0], [6, 3], [2, 3])
-
-
-def distil_markdown(record: Record) -> str:
-    """A row for the teacher and for each activation of the student, mean and spread over the seeds."""
-    _need(record, DISTIL_KIND)
-    reported, rows = reported_of(record), []
-    for row in record.rows:
-        name = row["activation"]
-        if "not_run" in row:
-            accuracy, gap = row["not_run"], ""
-        else:
-            accuracy, gap = row["accuracy"].text(2), row["gap"].text(2)
-        count, quoted, quoted_gap = "", "", ""
-        if reported is not None:
-            is_teacher = name.startswith(TEACHER)
-            known = reported.parameters.get(TEACHER if is_teacher else name)
-            count = "" if known is None else f"{known:,}"
-            quoted = _number({name: reported.teacher_accuracy} if is_teacher else reported.accuracy, name)
-            quoted_gap = _number(reported.gap, name)
-        rows.append([name, f"{row['trained']:,}", count, accuracy, quoted, gap, quoted_gap])
-    note = "" if reported is None else f"\nThe paper's: {reported.source}, {reported.data}; here {_here(record)}.\n"
-    return Table(head=_STUDENT_HEADS, rows=rows, markup=True).markdown(COLONS) + note
-
-
-def _need(record: Record, kind: str) -> None:
-    """Refuse a record of another kind, or of nothing that came to its end."""
-    if record.kind != kind or not any("accuracy" in row for row in record.rows):
-        raise ParameterError(
-            f"This is made of a record of 'softknee {kind}', and this one is of {record.kind!r} or has nothing in it "
-            "that came to its end; name another file."
-        )
-
-
-def reported_of(record: Record) -> Reported | None:
-    """The paper's numbers for this pair of networks, where it has any."""
-    return PAPER.get((record.settings["teacher"], record.settings["student"]))
-
-
-def draw_distil(record: Record, path: str | PathLike[str]) -> Path:
-    """Test accuracy and generalisation gap over the epochs, one line for each activation, means over the seeds."""
-    _need(record, DISTIL_KIND)
-    rows = [row for row in record.rows if "accuracy" in row and not row["activation"].startswith(TEACHER)]
-    teachers = [row for row in record.rows if row["activation"].startswith(TEACHER) and "accuracy" in row]
-    left = _student_curves(
-        rows, _tests, f"test accuracy, %: {_here(record)}", [row["accuracy"].value for row in teachers]
-    )
-    right = _student_curves(rows, _gaps, "generalisation gap, percentage points", [])
-    figure = {"hconcat": [left, right], "spacing": 28}
-    return write_figure(figure, path, label="test accuracy and generalisation gap over the epochs")
-
-
-def _student_curves(rows: list[Any], means: Any, title: str, teachers: list[float]) -> Chart:
-    """A line for each activation; and one across at the accuracy of each teacher."""
-    names = [row["activation"] for row in rows]
-    points = [
-        {"name": row["activation"], "epoch": epoch, "y": value}
-        for row in rows
-        for epoch, value in zip(row["curve"]["epochs"], means(row), strict=True)
-    ]
-    every = [point["y"] for point in points] + teachers
-    room = 0.06 * (max(every) - min(every)) or 1.0
-    last = max(row["curve"]["epochs"][-1] for row in rows)
-    x = number("epoch", title="epoch", domain=(0, last))
-    y = number("y", domain=(min(every) - room, max(every) + room))
-    looks = [
-        (DISTINCT[i % len(DISTINCT)], _STUDENT_DASHES[i // len(DISTINCT) % len(_STUDENT_DASHES)])
-        for i in range(len(names))
-    ]
-    channels = line_styles(dict(zip(names, looks, strict=True)), columns=1, orient="right")
-    levels = [{"y": value, "text": TEACHER} for value in teachers]
-    layers = [
-        marks("line", points, {"x": x, "y": y, **channels}),
-        marks("rule", levels, {"y": y}, color=INK, strokeDash=[2, 3]),
-        marks("text", levels, {"x": {"value": 4}, "y": y, "text": {"field": "text"}}, align="left", dy=-7),
-    ]
-    return sized({"title": title, "layer": layers}, 330, 270)
-
-
-def _tests(row: Mapping[str, Any]) -> list[float]:
-    return [sum(column) / len(column) for column in zip(*row["curve"]["test"], strict=True)]
-
-
-def _gaps(row: Mapping[str, Any]) -> list[float]:
-    trained = [sum(column) / len(column) for column in zip(*row["curve"]["train"], strict=True)]
-    return [before - after for before, after in zip(trained, _tests(row), strict=True)]
-
-
-def _here(record: Record) -> str:
-    given = record.settings
-    taught = f"{given['teacher']} → {given['student']}" if given["teacher"] else given["student"]
-    epochs = f"{given['epochs']} epoch" + "s" * (given["epochs"] != 1)
-    return f"{taught}, {given['data']}, {epochs}"
-
-
-def _number(numbers: Mapping[str, float | None], name: str) -> str:
-    value = numbers.get(name)
-    return "" if value is None else f"{value:.2f}"
-
-
 # -- bits and accuracy --------------------------------------------------------------------------------------
 
 _HEADS = (
@@ -222,7 +39,6 @@ _HEADS = (
 
 def rate_markdown(record: Record) -> str:
     """A row for each training: accuracies in percent, bits per activation, mean and spread over the seeds."""
-    _need(record, RATE_KIND)
     rows = []
     for row in record.rows:
         accuracy, bits = row.get("accuracy", {}), row.get("bits", {})
@@ -260,7 +76,6 @@ def draw_rate(record: Record, path: str | PathLike[str]) -> Path:
 
 def rate_figure(record: Record) -> Chart:
     """The figure itself: means over the seeds, with a standard deviation to either side."""
-    _need(record, RATE_KIND)
     coded = sorted((row for row in record.rows if "bits" in row), key=lambda row: row["weight"])
     plain = [row for row in record.rows if row["weight"] is None and "accuracy" in row]
     return side_by_side([_accuracies(coded, plain, record), _weights(coded)], columns=2)
@@ -390,8 +205,6 @@ def draw_shapes(record: Record, path: str | PathLike[str]) -> Path:
         for row in record.rows
         for layer in row.get("start", {})
     ]
-    if not panels:
-        raise ParameterError(f"The record of {record.kind!r} has no SQUAF that was trained, and no shape to draw.")
     charts = [_panel(title, start, ends) for title, start, ends in panels]
     figure = side_by_side(charts, columns=min(_ACROSS, len(panels)), spacing=18)
     return write_figure(figure, path, label="learned SQUAFs, dotted as they began")
