@@ -65,21 +65,15 @@ _SEEN = (
 def _exhibit(entry: Mapping[str, Any]) -> Exhibit:
     """An entry of a file: the fields of `Exhibit`, with those of `Printed` under `printed`.
 
-    A table of DPO has the name of its statement under `preferences`. In `printed`, a row without a command has the one
-    under `of_row`, its rate in the place of RATE.
+    A table of DPO has the name of its statement under `preferences`.
     """
     if "preferences" in entry:
         return _preferences(entry["preferences"], entry["title"], entry.get("note", ""))
     printed = entry.get("printed")
     if printed is None:
         return Exhibit(**entry)
-    of_row = printed.get("of_row", "")
-    rows = [
-        (row["label"], row["values"], row.get("command", "") or of_row.replace("RATE", str(row.get("rate"))))
-        for row in printed["rows"]
-    ]
-    command = printed.get("command") or of_row.replace("RATE", printed["rates"])
-    return Exhibit(**{**entry, "printed": Printed(printed["heads"], rows, command, printed["note"])})
+    rows = [(row["label"], row["values"], row.get("command", "")) for row in printed["rows"]]
+    return Exhibit(**{**entry, "printed": Printed(printed["heads"], rows, printed["command"], printed["note"])})
 
 
 def _preferences(statement: str, title: str, note: str) -> Exhibit:

@@ -383,20 +383,21 @@ def hardness_table(study: Study) -> str:
 
 
 def grid_table(study: Study) -> str:
-    """Figure 1 of the λ-GELU paper: the drift of λ in each cell, and what the best validation accuracy gains."""
-    gelu, rates = mean(hardness.best_validations(study, "gelu")), hardness.RATES
+    """Figures 1 and 2 of the λ-GELU paper: the drift of λ in each cell, and what the best validation accuracy gains."""
+    gelu, cells = mean(hardness.best_validations(study, "gelu")), hardness.cells_of(study)
+    rates = sorted({c for _, c in cells})
     rows = []
-    for t in hardness.TEMPERATURES:
+    for t in sorted({t for t, _ in cells}):
         row = [f"{t:g}"]
         for c in rates:
-            labels = hardness.cell_of(t, c)
-            if any(label not in study.outcomes for label in labels):
+            labels = cells.get((t, c), ())
+            if len(labels) < len(hardness.MODES):
                 row.append("")
                 continue
             gained = mean(seed for label in labels for seed in hardness.best_validations(study, label)) - gelu
             row.append(f"{mean(hardness.drift_of(study, label) for label in labels):.2f} ({gained:+.2f})")
         rows.append(row)
-    head = ["temperature t", *(f"c = {c}" for c in rates)]
+    head = ["temperature t", *(f"c = {c:g}" for c in rates)]
     return _markdown(head, rows, align="r" * len(head)) + (
         "\nWhat the paper's figure has in its cells: the drift of λ (its colour), and in brackets by how many points "
         "the best validation accuracy is above GELU's (its text); means over three starts and three seeds.\n"
@@ -446,7 +447,7 @@ def _markdown(head: list[str], rows: list[list[str]], align: str = "") -> str:
 
 BELOW: Mapping[str, Below] = {
     **dict.fromkeys(TABLE_I, hardness_table),
-    hardness.GRID: grid_table,
+    **dict.fromkeys((hardness.GRID, hardness.SWEEP, hardness.SMALL_SWEEP), grid_table),
     **dict.fromkeys(AUC_SPREADS, spread_table),
 }
 """By study: what stands below its table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise, product
 from typing import Any
@@ -20,6 +20,7 @@ from ..statement import (
     ADDED,
     CHANGED,
     Evidence,
+    Part,
     Statement,
     alike,
     best_of,
@@ -39,11 +40,11 @@ FASHION, ADULT, CIFAR_10 = "lambda-gelu-fashion", "lambda-gelu-adult", "lambda-g
 CIFAR_100, TINY_IMAGENET = "lambda-gelu-cifar-100", "lambda-gelu-tiny-imagenet"
 SMALL_RESNET = f"{CIFAR_100}-small"
 VISION = "mollification-table-1"  # ViT-Tiny with the functions of all papers
-GRID = "lambda-gelu-figure-1"
+GRID, SWEEP = "lambda-gelu-figure-1", "lambda-gelu-figure-2"
+SMALL_SWEEP = f"{SWEEP}-small"
 MODES = ("uniform", "increasing", "decreasing")
 LEARNED = tuple(f"λ-GELU {mode}" for mode in MODES)
 HARDENED = "λ-GELU hardened"
-TEMPERATURES, RATES = (0.1, 0.3, 0.6, 0.9), (1, 3, 6, 9)
 
 # Table I of the λ-GELU paper: best validation accuracy in percent, its epoch, the mean of λ, its drift.
 _Row = tuple[int, int] | tuple[int, int, float, float]
@@ -119,8 +120,14 @@ def drift_of(study: Study, label: str) -> float:
     )
 
 
-def cell_of(temperature: float, rate: int) -> tuple[str, ...]:
-    return tuple(f"{mode} temperature={temperature:g} rate={rate:g}" for mode in MODES)
+def cells_of(study: Study) -> dict[tuple[float, float], list[str]]:
+    """The activations of each cell, one for every start, by the temperature t and the multiple c of the rate."""
+    cells: dict[tuple[float, float], list[str]] = {}
+    for label, outcome in study.outcomes.items():
+        if "temperature" in (values := outcome.trial.activation.values):
+            cell = float(values["temperature"]), float(outcome.trial.training.activation_rate)
+            cells.setdefault(cell, []).append(label)
+    return dict(sorted(cells.items()))
 
 
 def best_validations(study: Study, label: str) -> list[float]:
@@ -387,9 +394,22 @@ def hardening_costs_accuracy_on_adult(study: Study) -> Evidence:
     return best_of(study, "gelu", [HARDENED], printed=printed)
 
 
-def _grid(study: Study, measure: Callable[[Study, str], float]) -> dict[tuple[float, int], float]:
-    """Of each cell (temperature, rate) the mean of a measure over the starts."""
-    return {cell: mean(measure(study, label) for label in cell_of(*cell)) for cell in product(TEMPERATURES, RATES)}
+def _drift_of_cells(study: Study) -> dict[tuple[float, float], float]:
+    """The paper's drift of each cell, a mean over starts and seeds."""
+    return {cell: mean(drift_of(study, label) for label in labels) for cell, labels in cells_of(study).items()}
+
+
+def _grows_with_the_rate(drift: Mapping[tuple[float, float], float]) -> list[Part]:
+    """At each temperature, from one multiple of the rate to the next."""
+    return [
+        bound(f"t={t:g}: c={a:g} to {b:g}", drift[t, a] < drift[t, b])
+        for t in dict.fromkeys(t for t, _ in drift)
+        for a, b in pairwise(c for other, c in drift if other == t)
+    ]
+
+
+def _numbers(drift: Mapping[tuple[float, float], float]) -> dict[str, float]:
+    return {f"t={t:g} c={c:g}": value for (t, c), value in drift.items()}
 
 
 @statement(
@@ -399,17 +419,17 @@ def _grid(study: Study, measure: Callable[[Study, str], float]) -> dict[tuple[fl
     different=_UNPUBLISHED,
 )
 def drift_follows_temperature_and_rate(study: Study) -> Evidence:
-    """The paper's drift of each cell, a mean over starts and seeds: from neighbour to neighbour it must grow with c and
-    fall with t."""
-    drift = _grid(study, drift_of)
-    along_c = [(f"t={t:g}: c={a} to {b}", drift[t, a] < drift[t, b]) for t in TEMPERATURES for a, b in pairwise(RATES)]
-    along_t = [
-        (f"c={c}: t={a:g} to {b:g}", drift[a, c] > drift[b, c]) for c in RATES for a, b in pairwise(TEMPERATURES)
+    """From neighbour to neighbour the drift must grow with c and fall with t."""
+    drift = _drift_of_cells(study)
+    falls = [
+        bound(f"c={c:g}: t={a:g} to {b:g}", drift[a, c] > drift[b, c])
+        for c in dict.fromkeys(c for _, c in drift)
+        for a, b in pairwise(t for t, other in drift if other == c)
     ]
     return Evidence(
-        [bound(says, shown) for says, shown in (*along_c, *along_t)],
+        [*_grows_with_the_rate(drift), *falls],
         f"drift of λ from {drift[0.9, 1]:.2f} (t = 0.9, c = 1) to {drift[0.1, 9]:.2f} (t = 0.1, c = 9)",
-        {f"t={t:g} c={c}": value for (t, c), value in drift.items()},
+        _numbers(drift),
     )
 
 
@@ -423,27 +443,28 @@ def drift_follows_temperature_and_rate(study: Study) -> Evidence:
 def a_temperature_is_a_learning_rate(study: Study) -> Evidence:
     """Whether the two pairs of cells of the grid that have the same c / t² have the same drift from every start, to
     5 %, which is what training makes of rounding."""
-    parts, words = [], []
+    cells, parts, words = cells_of(study), [], []
     for one, other in (((0.1, 1), (0.3, 9)), ((0.3, 1), (0.9, 9))):
         names = [f"t={t:g} c={c}" for t, c in (one, other)]
-        drifts = [[drift_of(study, label) for label in cell_of(*cell)] for cell in (one, other)]
+        drifts = [[drift_of(study, label) for label in cells[cell]] for cell in (one, other)]
         apart = max(abs(a / b - 1) for a, b in zip(*drifts, strict=True))
         parts.append(bound(f"{names[0]} moves as {names[1]}", apart <= 0.05))
         words.append(f"{' and '.join(names)} differ by {100 * apart:.2g} %")
     return Evidence(parts, "drifts of λ: " + "; ".join(words))
 
 
-def _cells_close_to_gelu(study: Study, cells: Iterable[tuple[float, int]]) -> Evidence:
+def _cells_close_to_gelu(study: Study, cells: Mapping[tuple[float, float], Sequence[str]]) -> Evidence:
+    """An equivalence test of the best validation accuracies of each cell and of GELU with a margin of 1 point."""
     gelu = best_validations(study, "gelu")
     parts = [
         alike(
-            f"t={t:g} c={c} within 1 point of gelu",
-            [seed for label in cell_of(t, c) for seed in best_validations(study, label)],
+            f"t={t:g} c={c:g} within 1 point of gelu",
+            [seed for label in labels for seed in best_validations(study, label)],
             gelu,
             margin=1.0,
             unit="points",
         )
-        for t, c in cells
+        for (t, c), labels in cells.items()
     ]
     return Evidence(parts, numbers={part.says: part.difference for part in parts})
 
@@ -456,7 +477,7 @@ def _cells_close_to_gelu(study: Study, cells: Iterable[tuple[float, int]]) -> Ev
 )
 def the_chosen_cell_is_as_good_as_gelu(study: Study) -> Evidence:
     """An equivalence test of the best validation accuracies with a margin of 1 point."""
-    return _cells_close_to_gelu(study, [(0.1, 9)])
+    return _cells_close_to_gelu(study, {(0.1, 9): cells_of(study)[0.1, 9]})
 
 
 @statement(
@@ -466,8 +487,37 @@ def the_chosen_cell_is_as_good_as_gelu(study: Study) -> Evidence:
     different=f"{_UNPUBLISHED}; {ADDED}",
 )
 def every_cell_is_as_good_as_gelu(study: Study) -> Evidence:
-    """An equivalence test of the best validation accuracies of each cell and of GELU with a margin of 1 point."""
-    return _cells_close_to_gelu(study, product(TEMPERATURES, RATES))
+    """An equivalence test for each cell."""
+    return _cells_close_to_gelu(study, cells_of(study))
+
+
+_SWEEP: Any = {
+    "place": "Figure 2 and section IV-A",
+    "needs": [SWEEP],
+    "instead": {SWEEP: SMALL_SWEEP},
+    "stand_in": _FOUR_BLOCKS,
+    "different": _UNPUBLISHED,
+}
+
+
+@statement(
+    says="In ResNet-18 on CIFAR-100, with AdamW, hardness moves more the larger the multiple c of its learning rate.",
+    **_SWEEP,
+)
+def drift_follows_the_rate_with_adamw(study: Study) -> Evidence:
+    """From neighbour to neighbour the drift must grow with c."""
+    drift = _drift_of_cells(study)
+    words = ", ".join(f"{value:.2f} with c = {c:g}" for (_, c), value in drift.items())
+    return Evidence(_grows_with_the_rate(drift), f"drift of λ {words}", _numbers(drift))
+
+
+@statement(
+    says="In ResNet-18 on CIFAR-100, with AdamW, the best validation accuracy stays close to GELU's for c from 1 to 9.",
+    **_SWEEP,
+)
+def every_rate_is_as_good_as_gelu_with_adamw(study: Study) -> Evidence:
+    """An equivalence test for each c."""
+    return _cells_close_to_gelu(study, cells_of(study))
 
 
 # -- Statements of the λ-GELU paper about GPT-2 on WikiText-2, judged by records of `softknee study wikitext`, whose

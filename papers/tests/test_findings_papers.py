@@ -3,7 +3,6 @@
 import functools
 import math
 import re
-import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +19,7 @@ from papers.lambda_gelu.findings import (
     HARDENED,
     LARGE,
     LEARNED,
-    RATES,
     SMALL,
-    TEMPERATURES,
     correlations,
     order_figure,
 )
@@ -30,7 +27,7 @@ from papers.ledger import find_statements
 from papers.pages import comparisons, forest
 from papers.pages import page as page_of
 from papers.preferences import S_RELU, STORIES, TABLES, preference_tables
-from papers.runs import HERE, Runs, recipe_named
+from papers.runs import Runs, recipe_named
 from papers.squaf.findings import GAPS, MODES, TIMES
 from papers.statement import (
     NOT_SHOWN,
@@ -47,7 +44,6 @@ from papers.tables import figures_of, file_of, study_tables, write_figures
 
 from softknee.errors import DataError
 from softknee.lab.studies.examples import recipe_examples
-from softknee.lab.studies.reading import find_recipe
 from softknee.lab.studies.recipe import Data
 from softknee.lab.studies.runner import recipe_mapping
 from softknee.lab.studies.store import Description
@@ -381,7 +377,7 @@ def test_the_grid_of_temperature_and_rate(tmp_path, digits):
     assert result.verdict == SHOWN
     assert len(result.evidence.parts) == 24
     assert result.evidence.numbers == pytest.approx(
-        {f"t={t:g} c={c}": 2 * c / t for t in TEMPERATURES for c in RATES}, rel=1e-9
+        {f"t={t:g} c={c}": 2 * c / t for t in (0.1, 0.3, 0.6, 0.9) for c in (1, 3, 6, 9)}, rel=1e-9
     )
     best = verdict(tmp_path, "lambda_gelu.the_chosen_cell_is_as_good_as_gelu")
     (part,) = best.evidence.parts
@@ -690,6 +686,25 @@ def test_one_cell_of_the_grid_that_costs_accuracy(tmp_path, digits):
     assert min(part.difference for part in result.evidence.parts) == pytest.approx(-2.0)
 
 
+@pytest.mark.parametrize(("turned", "expected"), [(0, "supported"), (6, NOT_SHOWN)])
+def test_the_rates_of_figure_2(turned, expected, tmp_path, digits):
+    def outcome(trial, seeds):
+        rate = trial.training.activation_rate if trial.activation.name == "lambda_gelu" else 0
+        drift = 0.5 if rate == turned else rate
+        way = tuple((1.0 + drift * step,) * seeds for step in (0, 1))
+        return {
+            "parameters": {"1.lam": {"start": 1.0, "end": way[-1], "curve": way}} if rate else {},
+            "curves": {"validation_accuracy": (near(0.85 - 0.03 * (rate == turned != 0), seeds),)},
+        }
+
+    store(tmp_path, "lambda-gelu-figure-2-small", outcome, digits)
+    drift = verdict(tmp_path, "lambda_gelu.drift_follows_the_rate_with_adamw")
+    assert drift.verdict == expected
+    assert drift.evidence.numbers["t=0.1 c=9"] == pytest.approx(9.0)
+    close = verdict(tmp_path, "lambda_gelu.every_rate_is_as_good_as_gelu_with_adamw")
+    assert [part.direction for part in close.evidence.parts] == [SHOWN, SHOWN, "reversed" if turned else SHOWN, SHOWN]
+
+
 # -- SQUAF ----------------------------------------------------------------------------------------------------
 
 
@@ -793,17 +808,13 @@ def test_recipes_of_distillation_have_the_papers_numbers():
 
 def test_figure_2_is_run_from_the_three_starts_of_the_paper():
     """As in figure 1, whose recipe says how a start is written."""
-    (figure,) = (item for item in EXHIBITS["lambda_gelu"] if item.place == "Figure 2")
-    starts = {
-        activation.label: (activation.values["lam"], activation.last)
-        for activation in recipe_named("lambda-gelu-figure-1").activations[1:]
-    }
-    for c, (_, _, command) in zip((1, 3, 6, 9), figure.printed.rows, strict=True):
-        *_, file, _, _, option, setting = shlex.split(command)
-        assert option == "--set"
-        chosen = find_recipe(HERE.parent / file, settings=[setting]).activations[1:]
-        assert {choice.label: (choice.values["lam"], choice.last) for choice in chosen} == starts
-        assert {value.rate for value in chosen} == {c}
+
+    def starts(name):
+        return {each.label: (each.values["lam"], each.last) for each in recipe_named(name).activations[1:]}
+
+    for name in ("lambda-gelu-figure-2", "lambda-gelu-figure-2-small"):
+        assert starts(name) == starts("lambda-gelu-figure-1")
+        assert {each.rate for each in recipe_named(name).activations[1:]} == {(1, 3, 6, 9)}
 
 
 # -- a study that was run in part decides nothing, and says how far it is ---------------------------------------
