@@ -194,3 +194,44 @@ def test_the_input_is_overwritten_where_that_is_asked_for():
     assert module(x) is x
     assert torch.equal(x, expected)
     assert x._version > version
+
+
+def _replace_parameters(module: Any) -> None:
+    for name, p in list(module._parameters.items()):
+        module._parameters[name] = torch.nn.Parameter(1.02 * p.detach(), requires_grad=p.requires_grad)
+
+
+CHANGES: dict[str, Any] = {
+    "values": lambda module: [p.data.mul_(1.05) for p in module.parameters()],
+    "memory": lambda module: [setattr(p, "data", 1.1 * p.data) for p in module.parameters()],
+    "other parameters": _replace_parameters,
+    "state": lambda module: module.load_state_dict(copy.deepcopy(module.state_dict()), assign=True),
+    "frozen": lambda module: [p.requires_grad_(not p.requires_grad) for p in module.parameters()],
+    "double": lambda module: module.double(),
+    "bfloat16": lambda module: module.bfloat16(),
+    "float": lambda module: module.float(),
+    "in place": lambda module: setattr(module, "inplace", not module.inplace),
+    **{mode: lambda module, mode=mode: sk.squaf_mode_(module, mode) for mode in ("soft", "sampled", "step")},
+}
+
+
+@pytest.mark.parametrize("name", [*NAMES, "squaf"])
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_was_done_to_a_module_it_gives_what_a_copy_gives(name: str, seed: int):
+    """A copy has no calls, so that what a call had kept of the module before would be seen."""
+    torch.manual_seed(seed)
+    module = sk.nn.SQUAF(k=4, q=0.5, z="gelu", window=5, learn=True) if name == "squaf" else learned(name)
+    mine = [change for change in CHANGES if name == "squaf" or change not in ("soft", "sampled", "step")]
+    for turn in range(20):
+        change = mine[int(torch.randint(len(mine), ()))]
+        CHANGES[change](module)
+        results = []
+        for each in (module, copy.deepcopy(module)):
+            x = numbers(32, 256, seed=turn).requires_grad_(turn % 2 == 0)
+            torch.manual_seed(turn)
+            value = each(1 * x)
+            wanted = [t for t in (x, *each.parameters()) if t.requires_grad]
+            made = torch.autograd.grad(value.square().sum(), wanted, materialize_grads=True) if wanted else ()
+            results.append([value.detach(), *made])
+        for ours, expected in zip(*results, strict=True):
+            assert torch.equal(ours, expected), change
