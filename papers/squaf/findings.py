@@ -296,7 +296,7 @@ TRAINED = (
     "moves faster than by itself, and q more slowly; z begins as a least-squares fit"
 )
 _CIFAR_10 = "CIFAR-10 in place of CIFAR-100, 40 epochs in place of 240"
-_FEWER = "{} epochs in place of 240, batches of 256 in place of 64"
+_FEWER = "{} epochs in place of 240, batches of four times the size"
 _VIT = (
     "where this is of 32 x 32 images: clipped gradients, crops and mirror images in place of RandAugment, mixup, "
     "CutMix, erasing and smoothing, bfloat16, a layer more before the head, SQUAF begun with GELU's values; all rows "
