@@ -216,9 +216,10 @@ CHANGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", [*NAMES, "squaf"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(1 if interpreting() else 4))
 def test_whatever_was_done_to_a_module_it_gives_what_a_copy_gives(name: str, seed: int):
     """A copy has no calls, so that what a call had kept of the module before would be seen."""
+    shape = (4, 8) if interpreting() else (32, 256)  # SQUAF's compiled pass serves no smaller ones
     torch.manual_seed(seed)
     module = sk.nn.SQUAF(k=4, q=0.5, z="gelu", window=5, learn=True) if name == "squaf" else learned(name)
     mine = [change for change in CHANGES if name == "squaf" or change not in ("soft", "sampled", "step")]
@@ -227,7 +228,7 @@ def test_whatever_was_done_to_a_module_it_gives_what_a_copy_gives(name: str, see
         CHANGES[change](module)
         results = []
         for each in (module, copy.deepcopy(module)):
-            x = numbers(32, 256, seed=turn).requires_grad_(turn % 2 == 0)
+            x = numbers(*shape, seed=turn).requires_grad_(turn % 2 == 0)
             torch.manual_seed(turn)
             value = each(1 * x)
             wanted = [t for t in (x, *each.parameters()) if t.requires_grad]
