@@ -91,6 +91,8 @@ def test_the_tables_are_there():
         "lambda-gelu-cifar-100-small",
         "lambda-gelu-fashion",
         "lambda-gelu-figure-1",
+        "lambda-gelu-figure-2",
+        "lambda-gelu-figure-2-small",
         "lambda-gelu-tiny-imagenet",
         "mollification-table-1",
         "mollification-table-1-augmented",
@@ -146,8 +148,9 @@ def test_each_runs_from_its_files_to_its_outcomes(name, data, small_networks, tm
     if recipe_named(name).model.build != "mlp":
         pytest.importorskip("timm", reason="timm is not installed; the extra 'vision' brings it")
     # The small CIFAR-100 has one image of each class, of which none is left for validation.
-    last = ["select=last"] if name.startswith("lambda-gelu-cifar-100") else []
-    whole = recipe_named(name, settings=[*SMALL.get(recipe_named(name).model.build, []), *last])
+    own = recipe_named(name)
+    last = ["select=last"] if (own.data.set, own.select) == ("cifar-100", "best_val") else []
+    whole = recipe_named(name, settings=[*SMALL.get(own.model.build, []), *last])
     small = smoke(whole)
     result = run_study(small, out=tmp_path / "study", threads=1)
     assert len(result) == 2
