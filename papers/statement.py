@@ -483,7 +483,7 @@ def _estimate(study: Study, label: str, measure: str) -> Estimate | None:
 
 
 def stands_in(study: str, instead: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """The arguments of a statement that name the study in the place of this one, if there is one, and how it differs."""
+    """The arguments of a statement that say which study stands in for this one, and how it differs."""
     other, how = instead.get(study, ("", ""))
     return {"instead": {study: other}, "stand_in": how} if other else {}
 
