@@ -194,7 +194,7 @@ _FARTHEST = 6.0  # beyond which pre-activations hardly go
 
 
 def draw_shapes(record: Record, path: str | PathLike[str]) -> Path:
-    """Every learned SQUAF of a record of `softknee study rate` or `distil`: dotted as it began, a line a seed."""
+    """Every learned SQUAF of the record: dotted as it began, a line a seed."""
     several = any(len(row.get("start", {})) > 1 for row in record.rows)
     panels = [
         (

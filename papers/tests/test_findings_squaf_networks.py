@@ -128,28 +128,49 @@ def digits():
     return recipe_examples(replace(recipe_named("quickstart"), data=Data(set="digits")))
 
 
-def distil(folder, digits, teacher, students):
-    """A study with one teacher, and students by label with test accuracy and gap in percent."""
-    recipe = replace(recipe_named(SHORT), data=Data(set="digits"))
-    chosen = [each for each in recipe.activations if (each.label or each.name) in students]
+def store(folder, digits, name, labels, outcome_of):
+    """A study of these activations, and of its teacher where it has one: {field of Outcome: value} for each trial."""
+    recipe = replace(recipe_named(name), data=Data(set="digits"))
+    chosen = [each for each in recipe.activations if (each.label or each.name) in labels]
     recipe = replace(recipe, activations=tuple(chosen))
-    trials = folder / SHORT / "trials"
+    trials = folder / name / "trials"
     trials.mkdir(parents=True)
     described = Description(recipe=recipe_mapping(recipe), fingerprint=digits.fingerprint, threads=1)
-    (folder / SHORT / "study.json").write_bytes(described.to_json())
-    for trial in [teacher_trial(recipe, digits), *train_trials(recipe, digits)]:
-        count, label = trial.seeds.count, trial.activation.label
+    (folder / name / "study.json").write_bytes(described.to_json())
+    for trial in filter(None, [teacher_trial(recipe, digits), *train_trials(recipe, digits)]):
+        common = {"diverged": (None,) * trial.seeds.count, "selected": (1,) * trial.seeds.count}
+        outcome = Outcome(trial=trial, seconds=1.0, **(common | outcome_of(trial.activation.label, trial.seeds.count)))
+        outcome.record(command="test", git=None).write(trials / f"{trial.key}.json")
+
+
+def distil(folder, digits, teacher, students):
+    """Students by label with test accuracy and gap in percent."""
+
+    def outcome(label, count):
         accuracy, gap = (teacher, 5.0) if label == "teacher" else students[label]
         noise = [(0.02 + 0.01 * (label == "squaf")) * (-1) ** seed for seed in range(count)]
-        outcome = Outcome(
-            trial=trial,
-            seconds=1.0,
-            diverged=(None,) * count,
-            selected=(1,) * count,
-            test={"accuracy": tuple((accuracy + each) / 100 for each in noise)},
-            train={"accuracy": tuple((accuracy + gap + 1.5 * each) / 100 for each in noise)},
-        )
-        outcome.record(command="test", git=None).write(trials / f"{trial.key}.json")
+        return {
+            "test": {"accuracy": tuple((accuracy + each) / 100 for each in noise)},
+            "train": {"accuracy": tuple((accuracy + gap + 1.5 * each) / 100 for each in noise)},
+        }
+
+    store(folder, digits, SHORT, students, outcome)
+
+
+@pytest.mark.parametrize(("lost", "expected"), [(5, "supported"), (1, "not shown"), (None, "no records")])
+def test_whether_polyrelu_converges(lost, expected, tmp_path, digits):
+    def outcome(label, count):
+        gone = [label == "polyrelu" and seed < lost for seed in range(count)]
+        return {
+            "diverged": tuple(1 if each else None for each in gone),
+            "test": {"accuracy": tuple(None if each else 0.6 for each in gone)},
+        }
+
+    labels = {each.name for each in recipe_named("squaf-table-6-vgg8-short").activations}
+    labels -= {"polyrelu"} if lost is None else set()
+    store(tmp_path, digits, "squaf-table-6-vgg8-short", labels, outcome)
+    name = "squaf.polyrelu_does_not_converge"
+    assert judged(tmp_path, [name])[name].verdict == expected
 
 
 def test_a_student_better_than_its_teacher(tmp_path, digits):
