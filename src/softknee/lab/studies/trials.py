@@ -23,6 +23,7 @@ from .recipe import (
     FIRST_TUNING_SEED,
     GPT2,
     PRETRAINED,
+    Code,
     Data,
     Distil,
     LanguageTask,
@@ -74,13 +75,16 @@ def search_trial(recipe: Recipe, examples: Examples | Texts, chosen: Chosen, *, 
 def _trials(recipe: Recipe, examples: Examples | Texts) -> Callable[..., Trial]:
     """Makes the trial of an activation with a learning rate and a weight decay, and with other settings of `Trial`."""
     teacher = teacher_trial(recipe, examples)
-    common = _common(recipe, examples)
-    common |= {"task": _anywhere_task(recipe.task), "teacher": "" if teacher is None else teacher.key}
+    common = _common(recipe, examples) | {"teacher": "" if teacher is None else teacher.key}
+    task = _anywhere_task(recipe.task)
 
     def trial(chosen: Chosen, rate: float, decay: float, **settings: Any) -> Trial:
         own = {} if chosen.rate is None else {"activation_rate": chosen.rate}
+        # What sends no symbols is trained and judged as in a plain classification, and is the same trial.
+        codes = not isinstance(task, Code) or chosen.mode not in (None, "soft")
         return Trial(
             activations=(chosen,),
+            task=task if codes else None,
             training=replace(recipe.training, learning_rate=rate, weight_decay=decay, **own),
             select=recipe.select,
             hardening=recipe.hardening if chosen.harden else None,

@@ -48,11 +48,13 @@ def _distilling(trial: Trial, task: Distil, examples: Examples, weights: bytes) 
     teacher.load_state_dict({name: stacked[0] for name, stacked in read_tensors(weights).items()})
     teacher.to(trial.device).eval().requires_grad_(False)
     classes, share, temperature = examples.classes, task.share, task.temperature
+    half = trial.training.precision == "bfloat16"  # as its students
 
     def targets(x: Tensor, y: Tensor) -> Tensor:
         """The shares of the classes, and behind them the teacher's log-probabilities at the temperature."""
         shares = F.one_hot(y, classes).float() if y.dim() == 2 else y
-        logits = torch.cat([teacher(of_replica).unsqueeze(0) for of_replica in x]).float()
+        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=half, cache_enabled=False):
+            logits = teacher(x.flatten(0, 1)).unflatten(0, x.shape[:2]).float()
         return torch.cat([shares, F.log_softmax(logits / temperature, dim=-1)], dim=-1)
 
     def loss(output: Tensor, target: Tensor) -> Tensor:
@@ -66,7 +68,7 @@ def _distilling(trial: Trial, task: Distil, examples: Examples, weights: bytes) 
 
 def scores(trial: Trial, trainer: Trainer, examples: Examples, rows: Sequence[int]) -> Mapping[str, Any]:
     """What the task measures on the test examples beside the usual scores, by name, one number for every seed."""
-    if not isinstance(trial.task, Code) or trial.activation.mode in (None, "soft") or not rows:
+    if not isinstance(trial.task, Code) or not rows:
         return {}
     measured = [
         measure_coding(
