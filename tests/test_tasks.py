@@ -273,6 +273,7 @@ def test_a_recipe_with_a_task_is_written_and_read_and_made_small(text):
         (DISTIL, "task.share=1.5", r"task\.share must be a number in \[0, 1\]"),
         (DISTIL, "task.temperature=0", r"task\.temperature must be a number above 0"),
         (DISTIL, "task.teacher=vgg9", r"task\.teacher must be .*'vgg9' was given.*Did you mean 'vgg8'"),
+        (DISTIL, "task.activation=gelo", r"task\.activation: .*'gelo'.*Did you mean 'gelu'"),
         (DISTIL, "task.techer=mlp", r"task\.techer is no key.*Did you mean 'teacher'"),
         (DISTIL, "training.engine=loop", r"needs training\.engine 'replicas' or 'compiled'"),
         (DISTIL, "training.loss=bce_with_logits", r"its own loss: leave training\.loss"),

@@ -665,6 +665,9 @@ def _check_task(recipe: Recipe) -> None:
         raise RecipeError(f"task {task.kind!r} needs training.engine {known}, and it is {engine!r}.")
     if isinstance(task, Distil):
         _check_model(Model(build=task.teacher, arguments=task.arguments), where="task.teacher")
+        if not is_baseline(task.activation):
+            with located("task.activation"):
+                find(task.activation)
 
 
 # What a language task takes: of `training`, of an activation, and the endings of its files.

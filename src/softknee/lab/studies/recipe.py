@@ -506,12 +506,13 @@ class Tuning(Section, where="tuning"):
 class Distil(Section, where="task"):
     """`task: {kind: distil, teacher: vgg13}`: students learn from the labels and from a teacher.
 
-    A teacher with ReLU is trained first, as the students are, with the first seed of the study; its record is kept
-    with theirs. The loss of a student is (1 - share) CE(labels) + share T^2 KL(teacher || student), the probabilities
-    of both at the temperature T (Hinton et al., 2015).
+    The teacher is trained first, as the students are, with the first seed of the study; its record is kept with
+    theirs. The loss of a student is (1 - share) CE(labels) + share T^2 KL(teacher || student), the probabilities of
+    both at the temperature T (Hinton et al., 2015).
 
     teacher:     its network, as `model.build` names one.
     arguments:   what that is called with, as `model.arguments`.
+    activation:  the teacher's, by name.
     share:       of the teacher in the loss.
     temperature: T.
     """
@@ -519,6 +520,7 @@ class Distil(Section, where="task"):
     kind: Literal["distil"] = "distil"
     teacher: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    activation: str = later("relu")
     share: Annotated[float, Limits("a number in [0, 1]", lambda value: 0 <= value <= 1)] = 0.9
     temperature: Positive = 4.0
 

@@ -104,7 +104,7 @@ def teacher_trial(recipe: Recipe, examples: Examples | Texts) -> Trial | None:
     network = replace(recipe, model=Model(build=task.teacher, arguments=task.arguments))
     return Trial(
         kind="teacher",
-        activations=(Chosen(name="relu", label="teacher"),),
+        activations=(Chosen(name=task.activation, label="teacher"),),
         training=recipe.training,
         seeds=replace(recipe.seeds, count=1),
         select=recipe.select,

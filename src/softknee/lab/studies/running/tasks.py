@@ -44,7 +44,7 @@ def objective(trial: Trial, make: Maker, examples: Examples, *, teacher: bytes |
 
 def _distilling(trial: Trial, task: Distil, examples: Examples, weights: bytes) -> dict[str, Any]:
     network = Model(build=task.teacher, arguments=task.arguments)
-    teacher = model_maker(network, Chosen(name="relu", label="teacher"), examples)(trial.seeds.first)
+    teacher = model_maker(network, Chosen(name=task.activation, label="teacher"), examples)(trial.seeds.first)
     teacher.load_state_dict({name: stacked[0] for name, stacked in read_tensors(weights).items()})
     teacher.to(trial.device).eval().requires_grad_(False)
     classes, share, temperature = examples.classes, task.share, task.temperature
