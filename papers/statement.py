@@ -70,8 +70,9 @@ MEASURES = {
     "log_loss": ("log loss, nats", 1.0, "{:.4f}", "nats"),
     "auc": ("AUC, %", 100.0, "{:.2f}", "points"),
     "perplexity": ("perplexity", 1.0, "{:.2f}", ""),
+    "bits": ("bits an activation", 1.0, "{:.3f}", "bits"),
 }
-SMALLER = ("mse", "log_loss", "perplexity")  # is better
+SMALLER = ("mse", "log_loss", "perplexity", "bits")  # is better
 
 
 @dataclass(frozen=True)
@@ -423,6 +424,11 @@ def scores(study: Study, label: str, measure: str = "accuracy") -> list[float | 
     if measure == "mse":
         return [None if value is None else math.log10(max(value, 1e-300)) for value in values]
     return [None if value is None else scale * value for value in values]
+
+
+def differences(first: Sequence[float | None], second: Sequence[float | None]) -> list[float | None]:
+    """Seed by seed, None where one of the two is not there."""
+    return [None if a is None or b is None else a - b for a, b in zip(first, second, strict=True)]
 
 
 def printed_effect(printed: Mapping[str, float], winner: str, other: str, measure: str) -> float | None:

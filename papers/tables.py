@@ -30,7 +30,7 @@ from .runs import (
     recipe_named,
 )
 from .smelu.findings import AUC_SPREADS
-from .squaf.findings import MODES, RECIPES, TIMES
+from .squaf.findings import CODED, MODES, TIMES
 from .statement import MEASURES, SMALLER, mean, wins
 from .text import cell
 
@@ -42,7 +42,7 @@ _SQUAF = "squaf(k=16, q=0.25, z=gelu, learn=all"
 _MODES = f"--swap '{_SQUAF})' --swap '{_SQUAF}, mode=sampled)' --swap '{_SQUAF}, mode=step)' --batch 256"
 # Records that a command of its own makes; all others are studies by recipe.
 COMMANDS = {
-    **{name: command_of_recipe(recipe) for name, recipe in (RECIPES | LANGUAGE_RECIPES).items()},
+    **{name: command_of_recipe(recipe) for name, recipe in LANGUAGE_RECIPES.items()},
     TIMES: f"{_MODEL} --swap relu --swap lrelu --swap 'prelu(learn=all)' --swap 'swish(learn=all)' "
     f"--swap 'crrelu(learn=all)' --swap polyrelu --swap polynorm --swap ditac {_MODES} --dtype f32 "
     f"--json {_FOLDER}/{TIMES}",
@@ -237,7 +237,7 @@ def _measures(recipe: Recipe) -> list[str]:
     named = {measure for row in recipe.paper.values.values() for measure in row} if recipe.paper else set()
     online = recipe.training.progressive is not None
     usual = _ONLINE if online else ["perplexity"] if isinstance(recipe.task, Language) else ["accuracy"]
-    return [measure for measure in MEASURES if measure in named] or list(usual)
+    return [measure for measure in MEASURES if measure in named and measure != "bits"] or list(usual)  # below it
 
 
 def _table(study: Study, recipe: Recipe) -> str:
@@ -418,6 +418,25 @@ def spread_table(study: Study) -> str:
     )
 
 
+def coding_table(study: Study) -> str:
+    """The modes of SQUAF-P and the bits of its activations: figure 3 of the SQUAF paper."""
+    heads = ["activation", "accuracy, %: SQUAF-P", "switched to SQUAF", "switched to SQUAF-S"]
+    heads += ["bits an activation: equation 12", "Huffman: paper", "here", "range coder", "SQUAF-S, Huffman"]
+    coders = ("bits", "bits_huffman", "bits_rans", "step_bits_huffman")
+    rows = []
+    for label, outcome in study.outcomes.items():
+        if "bits" in outcome.test:
+            right = [_ours(study.values(label, f"accuracy_{mode}"), "accuracy") for mode in ("sampled", "soft", "step")]
+            bits = [_ours(study.values(label, coder), "bits") for coder in coders]
+            printed = study.printed.get(label, {}).get("bits")
+            rows.append([cell(label), *right, bits[0], "" if printed is None else f"{printed:g}", *bits[1:]])
+    return _markdown(heads, rows) + (
+        "\nSQUAF takes 32 bits an activation. The accuracy of SQUAF-P is here the mean of several draws, above that of "
+        "one; bits are those of the symbols of some test images, each layer a message of its own with table and "
+        "header.\n"
+    )
+
+
 def swap_table(runs: Runs) -> Iterator[str]:
     """Table II of the λ-GELU paper: accuracies before and after the replacement, the paper's beside ours."""
     head = ["data", "activation", "accuracy, %: paper", "replaced: paper", "here", "replaced: here"]
@@ -449,6 +468,7 @@ BELOW: Mapping[str, Below] = {
     **dict.fromkeys(TABLE_I, hardness_table),
     **dict.fromkeys((hardness.GRID, hardness.SWEEP, hardness.SMALL_SWEEP), grid_table),
     **dict.fromkeys(AUC_SPREADS, spread_table),
+    **dict.fromkeys(CODED, coding_table),
 }
 """By study: what stands below its table."""
 
@@ -465,6 +485,8 @@ DRAWN: dict[str, Sequence[str]] = {
     "mollification-table-1": ("plane", "validation-accuracy"),
     "mollification-table-2": ("plane", "validation-accuracy"),
     "mollification-table-2-augmented": ("validation-accuracy",),
+    "squaf-table-6-vgg8-short": ("validation-accuracy",),
+    **dict.fromkeys(("squaf-figure-3", "squaf-figure-3-short"), ("plane", "shapes")),
 }
 
 
@@ -502,9 +524,13 @@ def figures_of(runs: Runs) -> list[tuple[str, str, str]]:
         "validation-accuracy": "Validation accuracy over the epochs, mean over seeds with its 95 % interval, which "
         "stands at the end where many lines would hide it",
         hardness.FIGURE: hardness.CAPTION,
+        "shapes": "What the activation has become after training: dashed as it began, the mean of the seeds, and a "
+        "band from the lowest to the highest",
     }
 
     def caption(name: str, figure: str) -> str:
+        if name in CODED and figure == "plane":
+            return "Accuracy of one draw of SQUAF-P against the bits an activation (equation 12), 95 % intervals"
         few = all(len(outcome.diverged) < FEWEST_DRAWN for outcome in runs.study(name).outcomes.values())
         without = captions[figure].replace(_INTERVALS, " of two models each, which have no interval")
         return without if few else captions[figure]

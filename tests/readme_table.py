@@ -1,6 +1,6 @@
 """What the README and docs/speed.md take from records: the speed tables, and what the evidence says.
 
-`python tests/readme_table.py` prints the parts, with `--write` it puts them between their marks.
+`PYTHONPATH=.:tools python tests/readme_table.py` prints the parts, with `--write` it puts them between their marks.
 """
 
 import re
@@ -205,15 +205,17 @@ def _accurate() -> str:
     right = sorted(100 * plain.mean(label, "accuracy") for label in labels)
     mixed = {label: 100 * augmented.mean(label, "accuracy") for label in ("relu", "srelu", "crrelu", "gelu")}
     winner = 100 * Runs(RECORDS).study("search-transfer").mean("mnist join 517", "accuracy")
-    vgg = {label: 100 * runs.study("squaf-table-6-vgg8-short").mean(label, "accuracy") for label in ("squaf", "relu")}
+    small, large = (runs.study(f"squaf-table-6-{name}-short") for name in ("vgg8", "vgg13"))
+    vgg = [f"{100 * study.mean(label, 'accuracy'):.1f}" for study in (small, large) for label in ("squaf", "relu")]
     return (
         f"**Accurate?** It depends on the training: ViT-Tiny on CIFAR-10 has {right[0]:.1f} to {right[-1]:.1f} % with "
         "ReLU, GELU, S-ReLU, CRReLU and λ-GELU, which three seeds do not tell apart; under mixup, cutmix and "
         f"RandAugment, with five seeds, {mixed['relu']:.1f} % with ReLU, {mixed['srelu']:.1f} % with S-ReLU, "
         f"{mixed['crrelu']:.1f} % with CRReLU, {mixed['gelu']:.1f} % with GELU, and {winner:.1f} % with a "
         "generalized SmeLU that rises to the left, which [a search](docs/searches.md) found. VGG-8 on CIFAR-100 has "
-        f"{vgg['squaf']:.1f} % with SQUAF and {vgg['relu']:.1f} % with ReLU, 40 epochs and five seeds. [The papers' "
-        "claims, one by one](papers/README.md)."
+        f"{vgg[0]} % with SQUAF and {vgg[1]} % with ReLU in 40 epochs, VGG-13 {vgg[2]} and {vgg[3]} % in 24, where "
+        f"GELU has {100 * large.mean('gelu', 'accuracy'):.1f} %, with five seeds. [The papers' claims, one by "
+        "one](papers/README.md)."
     )
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from softknee.errors import DataError
+from softknee.lab.report.drawing import heights
+from softknee.lab.report.summary import shapes_of
 from softknee.measure.record import Record
 
-from ..runs import Runs, Study, command_of_recipe, printed_of
+from ..runs import Study, printed_of
 from ..statement import (
     ADDED,
     CHANGED,
@@ -26,6 +24,7 @@ from ..statement import (
     best_of,
     better,
     bound,
+    differences,
     mean,
     printed_effect,
     scores,
@@ -33,7 +32,6 @@ from ..statement import (
     statements_of,
     wins,
 )
-from .rate_curve import draw_rate, draw_shapes, rate_markdown, values_of
 
 statement = statements_of("squaf")
 
@@ -283,11 +281,10 @@ def costs_of_a_transformer(single: Record, half: Record) -> Evidence:
 # -- Statements of the SQUAF paper about image networks: its table 6, its distillation.
 
 
-RATE = "h200-squaf-rate-cifar-10.json"
 SHORT = "squaf-table-6-vit-short"
 FIRST, EVERY = "squaf first", "squaf"  # which of its SQUAFs are trained
-RECIPES = {RATE: "squaf-figure-3"}
-"""The recipe that has taken the place of the command which made this record."""
+CODED = ("squaf-figure-3", "squaf-figure-3-short", "squaf-appendix-a4-small")
+"""The studies with SQUAF-P, whose activations are coded."""
 _IN_TABLE_6 = (
     "relu", "gelu", "leaky_relu", "prelu", "silu", "swish", "crrelu", "polyrelu", "polynorm", "ditac",
 )  # fmt: skip
@@ -295,7 +292,6 @@ TRAINED = (
     "bfloat16; q and alpha are learned through a softplus, which the paper does not mention: with the same Adam alpha "
     "moves faster than by itself, and q more slowly; z begins as a least-squares fit"
 )
-_CIFAR_10 = "CIFAR-10 in place of CIFAR-100, 40 epochs in place of 240"
 _FEWER = "{} epochs in place of 240, batches of four times the size"
 _VIT = (
     "where this is of 32 x 32 images: clipped gradients, crops and mirror images in place of RandAugment, mixup, "
@@ -497,84 +493,54 @@ def _gaps(study: Study, label: str) -> list[float | None]:
     return [None if a is None or b is None else 100 * (a - b) for a, b in pairs]
 
 
-# -- the rate curve of VGG-8: bits, modes, shapes --------------------------------------------------------
+# -- SQUAF-P: bits, modes, shapes -------------------------------------------------------------------------
 
 _DRAWS = "the accuracy of SQUAF-P is the mean of 8 draws, where the paper does not say how many it takes"
-_CODED = "bits are those of the symbols of 16 test images"
-_MODES = ("sampled", "soft", "step")
-_BITS = {"huffman": "bits_huffman", "rate": "bits", "rans": "bits_rans"}  # as records and studies call them
+_COUNTED = "bits are those of the symbols of 16 test images"
+CURVE = "squaf-figure-3"
 
 
-@dataclass(frozen=True)
-class Priced:
-    """One weight of the rate: accuracies of each seed by mode, in percent, and bits by coder."""
-
-    weight: float
-    accuracy: Mapping[str, Sequence[float | None]]
-    bits: Mapping[str, Sequence[float | None]]
+def priced(study: Study) -> list[str]:
+    """The labels of SQUAF-P by their weight of the rate, those alone that did not diverge with every seed."""
+    labels = [label for label, outcome in study.outcomes.items() if "accuracy_sampled" in outcome.test]
+    return sorted(labels, key=lambda label: study.outcomes[label].trial.activation.price or 0.0)
 
 
-def priced(source: Study | Record) -> list[Priced]:
-    """The rows of SQUAF-P by their weight, those alone that did not diverge with every seed."""
-    if isinstance(source, Study):
-        rows = [
-            Priced(
-                outcome.trial.activation.price or 0.0,
-                {mode: _in_percent(outcome.test[f"accuracy_{mode}"]) for mode in _MODES},
-                {name: outcome.test[measure] for name, measure in _BITS.items()},
-            )
-            for outcome in source.outcomes.values()
-            if "accuracy_sampled" in outcome.test
-        ]
-    else:
-        coded = (row for row in source.rows if row["weight"] is not None and "bits" in row)
-        rows = [Priced(row["weight"], row["accuracy_by_seed"], row["bits_by_seed"]) for row in coded]
-    return sorted(rows, key=lambda row: row.weight)
+def _weight(study: Study, label: str) -> str:
+    return f"weight {study.outcomes[label].trial.activation.price or 0.0:g}"
 
 
-def _in_percent(shares: Sequence[float | None]) -> list[float | None]:
-    return [None if share is None else 100 * share for share in shares]
+def _percent(study: Study, label: str, mode: str) -> list[float | None]:
+    """Accuracies in percent as SQUAF-P ("sampled"), SQUAF ("soft") or SQUAF-S ("step")."""
+    return [None if share is None else 100 * share for share in study.values(label, f"accuracy_{mode}")]
 
 
-def _unpriced(source: Study | Record, title: str) -> list[float | None]:
-    """Accuracies of an activation that has no price, by its title in the record."""
-    if isinstance(source, Study):
-        return scores(source, title.lower())
-    for row in source.rows:
-        if row["activation"] == title and "accuracy" in row:
-            return list(row["accuracy_by_seed"]["soft"])
-    raise DataError(f"The record of {source.kind!r} has no {title} that came to its end; run it whole.")
-
-
-def _differences(first: Sequence[float | None], second: Sequence[float | None]) -> list[float | None]:
-    return [None if a is None or b is None else a - b for a, b in zip(first, second, strict=True)]
-
-
-def of_the_rate(
-    *, place: str, says: str, different: str
-) -> Callable[[Callable[[Study | Record], Evidence]], Statement]:
-    """A statement about the rate curve, of CIFAR-100 as soon as its record is there."""
+def of_the_curve(
+    *, place: str, says: str, different: str, name: str = ""
+) -> Callable[[Callable[[Study], Evidence]], Statement]:
+    """A statement about the rate curve of VGG-8."""
     return statement(
+        name=name,
         place=place,
         says=says,
-        needs=[RECIPES[RATE]],
-        instead={RECIPES[RATE]: RATE},
-        labels=["relu", "squaf"],
+        needs=[CURVE],
+        instead={CURVE: f"{CURVE}-short"},
+        labels=["relu", "squaf", "SQUAF-P price=0", "SQUAF-P price=0.006"],
         different=f"{TRAINED}; {different}; {CHANGED}",
-        stand_in=_CIFAR_10,
+        stand_in=_FEWER.format(40),
     )
 
 
-@of_the_rate(
+@of_the_curve(
     place="Figure 3 and section 4.4",
     says="With SQUAF-P the activations of VGG-8 take down to 3.4 bits in place of 32, and the accuracy is still above "
     "that with ReLU.",
-    different=f"{_CODED}; {_DRAWS}; the figure is not in our copy of the paper: 3.4 is taken for the largest weight",
+    different=f"{_COUNTED}; {_DRAWS}; the figure is not in our copy of the paper: 3.4 is taken for the largest weight",
 )
-def few_bits_cost_no_accuracy(source: Study | Record) -> Evidence:
+def few_bits_cost_no_accuracy(study: Study) -> Evidence:
     """The bits of Huffman's code at the largest weight against 3.4, and SQUAF-P's accuracy there against ReLU's."""
-    row, relu = priced(source)[-1], _unpriced(source, "ReLU")
-    bits, accuracy = row.bits["huffman"], row.accuracy["sampled"]
+    label = priced(study)[-1]
+    bits, accuracy, relu = study.values(label, "bits_huffman"), _percent(study, label, "sampled"), scores(study, "relu")
     parts = [
         better("at most 3.4 bits", bits, 3.4, larger=False, unit="bits"),
         better("SQUAF-P more accurate than ReLU at the largest weight", accuracy, relu, unit="points"),
@@ -583,90 +549,131 @@ def few_bits_cost_no_accuracy(source: Study | Record) -> Evidence:
     return Evidence(parts, words, {"bits": mean(bits), "sampled": mean(accuracy), "relu": mean(relu)})
 
 
-@of_the_rate(
+@of_the_curve(
     place="Figure 3 and section 3.3",
     says="A weight of the rate above 0 gives fewer bits.",
-    different=f"{_CODED}; the figure is not in our copy of the paper: its text is taken",
+    different=f"{_COUNTED}; the figure is not in our copy of the paper: its text is taken",
 )
-def price_lowers_the_rate(source: Study | Record) -> Evidence:
+def price_lowers_the_rate(study: Study) -> Evidence:
     """The bits of Huffman's code at each weight against those without a price."""
-    free, *rows = priced(source)
+    free, *others = priced(study)
     parts = [
         better(
-            f"fewer bits with {row.weight:g} than with {free.weight:g}",
-            row.bits["huffman"],
-            free.bits["huffman"],
+            f"fewer bits with {_weight(study, label)} than without a price",
+            study.values(label, "bits_huffman"),
+            study.values(free, "bits_huffman"),
             larger=False,
             unit="bits",
         )
-        for row in rows
+        for label in others
     ]
     return Evidence(parts)
 
 
-@of_the_rate(
+@of_the_curve(
     place="Figure 3 and section 4.4",
     says="Switching SQUAF-P to SQUAF after training generally improves the accuracy, up to that of SQUAF trained as "
     "such.",
     different=f"{_DRAWS}; up to is taken as within half a point",
 )
-def switching_to_the_mean_helps(source: Study | Record) -> Evidence:
+def switching_to_the_mean_helps(study: Study) -> Evidence:
     """Switched against unswitched at every weight, paired: both are readings of one model; and the best switched one
     within half a point of SQUAF trained as such."""
-    rows = priced(source)
+    labels = priced(study)
     gained = [
         better(
-            f"SQUAF better than SQUAF-P with weight {row.weight:g}",
-            row.accuracy["soft"],
-            row.accuracy["sampled"],
+            f"SQUAF better than SQUAF-P with {_weight(study, label)}",
+            _percent(study, label, "soft"),
+            _percent(study, label, "sampled"),
             unit="points",
             paired=True,
         )
-        for row in rows
+        for label in labels
     ]
-    best = max(rows, key=lambda row: mean(row.accuracy["soft"]))
-    says = f"switched with weight {best.weight:g} within half a point of SQUAF itself"
-    level = alike(says, best.accuracy["soft"], _unpriced(source, "SQUAF"), margin=0.5, unit="points")
+    best = max(labels, key=lambda label: mean(_percent(study, label, "soft")))
+    says = f"switched with {_weight(study, best)} within half a point of SQUAF itself"
+    level = alike(says, _percent(study, best, "soft"), scores(study, "squaf"), margin=0.5, unit="points")
     return Evidence([*gained, level])
 
 
-@of_the_rate(
-    place="Appendix A.4, SQUAF-S",
-    says="Switching SQUAF-P to the staircase SQUAF-S after training does not degrade the accuracy much where alpha is "
-    "large enough (ViT-T: not at all).",
-    different=f"{_DRAWS}; VGG-8 in place of ViT-T; alpha, 1.5 / q^2 = 96 at the start, is trained in the first layer "
-    "alone; much is taken as half a point",
-)
-def staircase_costs_little(source: Study | Record) -> Evidence:
+def _staircase(study: Study) -> Evidence:
     """What SQUAF-S gains over SQUAF-P at every weight, model by model, against a loss of half a point."""
     parts = [
         better(
-            f"less than half a point lost with {row.weight:g}",
-            _differences(row.accuracy["step"], row.accuracy["sampled"]),
+            f"less than half a point lost with {_weight(study, label)}",
+            differences(_percent(study, label, "step"), _percent(study, label, "sampled")),
             -0.5,
             unit="points",
         )
-        for row in priced(source)
+        for label in priced(study)
     ]
     return Evidence(parts)
 
 
-@of_the_rate(
+_STEP = (
+    "Switching SQUAF-P to the staircase SQUAF-S after training does not degrade the accuracy much where alpha is large "
+    "enough (ViT-T: not at all)."
+)
+staircase_costs_little = of_the_curve(
+    name="staircase_costs_little",
+    place="Appendix A.4, SQUAF-S",
+    says=_STEP,
+    different=f"{_DRAWS}; VGG-8 in place of ViT-T; alpha, 1.5 / q^2 = 96 at the start, is trained in the first layer "
+    "alone; much is taken as half a point",
+)(_staircase)
+SMALL_VIT = "squaf-appendix-a4-small"
+_IN_SMALL_VIT = "a ViT of two blocks on CIFAR-10, 8 epochs in place of 300"
+staircase_costs_little_in_a_transformer = statement(
+    name="staircase_costs_little_in_a_transformer",
+    place="Appendix A.4, SQUAF-S in ViT-T",
+    says=_STEP,
+    needs=[SMALL_VIT],
+    different=f"{_DRAWS}; much is taken as half a point",
+    stand_in=_IN_SMALL_VIT,
+)(_staircase)
+
+
+@statement(
+    place="Appendix A.4, SQUAF-P in ViT-T",
+    says="ViT-T with SQUAF-P is more accurate (72.24 %) than with the other activations of table 6.",
+    needs=[SMALL_VIT],
+    labels=["SQUAF-P"],
+    different=_DRAWS,
+    stand_in=_IN_SMALL_VIT,
+)
+def drawing_beats_the_other_activations(study: Study) -> Evidence:
+    """SQUAF-P, the mean of its draws, against each other activation by test accuracy."""
+    printed = study.printed_scores("accuracy")
+    rivals = [label for label in study.outcomes if label not in ("squaf", "SQUAF-P")]
+    parts = [
+        better(
+            f"SQUAF-P better than {label} in accuracy",
+            _percent(study, "SQUAF-P", "sampled"),
+            scores(study, label),
+            printed=printed["SQUAF-P"] - printed[label],
+            unit="points",
+        )
+        for label in rivals
+    ]
+    return Evidence(parts)
+
+
+@of_the_curve(
     place="Section 3.3, below equation 12",
     says="The entropy R is close to the number of bits that an entropy coder, such as Huffman's, really takes.",
-    different=f"{_CODED}, R is over all 10,000, which is part of the difference; close is taken as 0.1 bits",
+    different=f"{_COUNTED}, R is over all 10,000, which is part of the difference; close is taken as 0.1 bits",
 )
-def entropy_is_what_is_coded(source: Study | Record) -> Evidence:
+def entropy_is_what_is_coded(study: Study) -> Evidence:
     """Huffman's bits with tables and headers less R over the test images, model by model, against 0.1 bits."""
     parts = [
         better(
-            f"within 0.1 bits with {row.weight:g}",
-            _differences(row.bits["huffman"], row.bits["rate"]),
+            f"within 0.1 bits with {_weight(study, label)}",
+            differences(study.values(label, "bits_huffman"), study.values(label, "bits")),
             0.1,
             larger=False,
             unit="bits",
         )
-        for row in priced(source)
+        for label in priced(study)
     ]
     return Evidence(parts)
 
@@ -674,37 +681,36 @@ def entropy_is_what_is_coded(source: Study | Record) -> Evidence:
 @statement(
     place="Appendix A.10, figures 6 to 9",
     says="A dent near the origin, as SiLU and GELU have it, is a very common pattern in learned SQUAFs.",
-    needs=[RATE],
+    needs=[CURVE],
+    instead={CURVE: f"{CURVE}-short"},
+    labels=["squaf"],
     different=f"{TRAINED}; the figures are not in our copy of the paper; {ADDED}",
-    stand_in="the first layer of VGG-8 on CIFAR-10, begun as ReLU, in place of four networks on ImageNet-1K",
+    stand_in="the first layer of VGG-8 on CIFAR-100, begun as ReLU, in place of four networks on ImageNet-1K",
 )
-def a_dent_near_the_origin(record: Record) -> Evidence:
+def a_dent_near_the_origin(study: Study) -> Evidence:
     """Whether with every seed the lowest value in [-4, 4] lies within 1.5 of the origin, and 0.1 or more below the
     highest on either side of it; so it is with GELU and SiLU, not with ReLU, and also with |x|. And whether it is a
     dent as these two have it: left of it nothing rises above 0.1. How deep it is decides nothing."""
-    rows = [row for row in record.rows if row.get("start")]
     dents = {
-        _title(row): [dent_of(values_of(shape, _PLACES)) for seed in row["learned"] for shape in seed.values()]
-        for row in rows
+        label: [dent_of(heights(shape, _PLACES, values)) for shape in shapes_of(outcome) for values in shape.ends]
+        for label, outcome in study.outcomes.items()
+        if outcome.trial.activation.name == "squaf"
     }
-    if not any(dents.values()):
+    dents = {label: seeds for label, seeds in dents.items() if seeds}
+    if not dents:
         return Evidence([Part("a dent", NOT_RUN)])
     lows = [low for seeds in dents.values() for _, low, _ in seeds]
     return Evidence(
         [
-            *(bound(f"{title}: a dent with every seed", all(s[0] for s in seeds)) for title, seeds in dents.items()),
+            *(bound(f"{label}: a dent with every seed", all(s[0] for s in seeds)) for label, seeds in dents.items()),
             *(
-                bound(f"{title}: as GELU has it", all(dent and left <= 0.1 for dent, _, left in seeds))
-                for title, seeds in dents.items()
+                bound(f"{label}: as GELU has it", all(dent and left <= 0.1 for dent, _, left in seeds))
+                for label, seeds in dents.items()
             ),
         ],
         f"lowest values from {min(lows):.2f} to {max(lows):.2f}, where GELU has -0.17, and rising again to the left",
-        {title: [mean(low for _, low, _ in seeds), mean(left for *_, left in seeds)] for title, seeds in dents.items()},
+        {label: [mean(low for _, low, _ in seeds), mean(left for *_, left in seeds)] for label, seeds in dents.items()},
     )
-
-
-def _title(row: Mapping[str, Any]) -> str:
-    return row["activation"] if row["weight"] is None else f"{row['activation']} with weight {row['weight']:g}"
 
 
 _PLACES = torch.linspace(-4, 4, 801, dtype=torch.float64)
@@ -722,67 +728,3 @@ def dent_of(values: torch.Tensor) -> tuple[bool, float, float]:
     lowest, left, right = values[place], values[: place + 1].max(), values[place:].max()
     deep = float(min(left, right) - lowest)
     return bool(_PLACES[place].abs() <= 1.5) and deep >= 0.1, float(lowest), float(left)
-
-
-# -- The table and the figures of the record of the rate curve.
-
-_CURVE = (
-    "Accuracy against the bits per activation of SQUAF-P, and these bits against the weight λ of the rate: means over "
-    "the seeds, with a standard deviation to either side; switched to SQUAF the activations take 32 bits"
-)
-_SHAPES = (
-    "What the first layer's SQUAF has become after training, a line for each seed; dotted the ReLU that it began as. "
-    "The paper's figures 6 to 9, which our copy does not have, show such functions of other networks"
-)
-_FIGURES = {"squaf-rate.png": _CURVE, "squaf-rate-shapes.png": _SHAPES}
-
-
-def write_rate_figures(runs: Runs) -> list[Path]:
-    """Draw the rate curve and the learned shapes beside their record, where it is there and has them."""
-    if not runs.has(RATE):
-        return []
-    record, folder = runs.benchmark(RATE), runs.paths[RATE].parent
-    drawn = [draw_rate(record, folder / "squaf-rate.png")]
-    if any("start" in row for row in record.rows):
-        drawn.append(draw_shapes(record, folder / "squaf-rate-shapes.png"))
-    return drawn
-
-
-def rate_section(runs: Runs, stand_ins: Mapping[str, str]) -> Iterator[str]:
-    """The section of the paper's page on the rate curve, where its record is there; `stand_ins` as for a study."""
-    if not runs.has(RATE):
-        return
-    record = runs.benchmark(RATE)
-    settings, printed = record.settings, printed_of("squaf-table-6-vgg8")
-    yield "\n### SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P\n\n"
-    yield rate_markdown(record)
-    stand_in = f"**Stand-in:** {stand_ins[RATE]}. " if RATE in stand_ins else ""
-    yield (
-        f"\n{len(record.seeds)} seeds of {settings['network']} on {settings['data']}, {settings['epochs']} epochs with "
-        f"batches of {settings['batch']}, {record.hardware.gpu or record.hardware.cpu}: mean and standard deviation. "
-        f"{stand_in}Again: `{command_on(RECIPES[RATE], settings)}`, one row of it with `--only LABEL`. "
-        f"[Record](records/{RATE}).\n"
-    )
-    yield (
-        "\nThe paper has, on CIFAR-100: down to 3.4 bits (figure 3, which our copy does not have); "
-        f"{printed['relu']['accuracy']} % with ReLU, {printed['gelu']['accuracy']} % with GELU, "
-        f"{printed['squaf']['accuracy']} % with SQUAF (table 6).\n"
-    )
-    for file, caption in _FIGURES.items():
-        if runs.paths[RATE].with_name(file).is_file():
-            yield f"\n![{caption}](records/{file})\n"
-
-
-def command_on(recipe: str, settings: Mapping[str, Any]) -> str:
-    """The command of a recipe with the data, epochs, batch and rate of a record."""
-    milestones = [round(share * settings["epochs"]) for share in settings["milestones"]]
-    changes = {
-        "name": f"{recipe}-{settings['data']}",
-        "data.set": settings["data"],
-        "training.epochs": settings["epochs"],
-        "training.batch": settings["batch"],
-        "training.learning_rate": settings["learning_rate"],
-        "training.milestones": milestones,
-    }
-    words = [word for key, value in changes.items() for word in ("--set", shlex.quote(f"{key}={value}"))]
-    return " ".join([command_of_recipe(recipe), *words])

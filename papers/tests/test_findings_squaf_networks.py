@@ -1,126 +1,27 @@
 """The verdicts about SQUAF's image networks, from records that say what the paper says and from others."""
 
-import json
-import re
 from dataclasses import replace
 
 import pytest
+import torch
 from papers.ledger import find_statements
 from papers.pages import write_pages
 from papers.runs import Runs, recipe_named
-from papers.squaf import findings as room
-from papers.squaf.findings import write_rate_figures
 from papers.statement import judge
 
-from softknee.errors import DataError
+import softknee as sk
+from softknee.lab.report.drawing import heights
+from softknee.lab.report.summary import shapes_of
 from softknee.lab.studies.examples import recipe_examples
 from softknee.lab.studies.recipe import Data
 from softknee.lab.studies.runner import recipe_mapping
 from softknee.lab.studies.store import Description
 from softknee.lab.studies.trials import Outcome, teacher_trial, train_trials
-from softknee.measure.record import Quantity, Record
-
-RATES = [
-    "squaf.few_bits_cost_no_accuracy", "squaf.price_lowers_the_rate", "squaf.switching_to_the_mean_helps",
-    "squaf.staircase_costs_little", "squaf.entropy_is_what_is_coded",
-]  # fmt: skip
-TRAINING = {"data": "cifar-10", "epochs": 40, "batch": 256, "learning_rate": 0.1, "milestones": [0.625, 0.75, 0.875]}
-SPREAD = (-0.1, 0.0, 0.05, 0.05)  # of the seeds, the same for all: differences are those of the means
-
-
-def spread(mean, unit="%"):
-    return Quantity.mean([mean + item for item in SPREAD], unit=unit)
-
-
-def seeds(mean):
-    return [mean + item for item in SPREAD]
-
-
-def wobbling(mean, by=0.01):
-    """Not quite the same difference for each seed: without any spread there is no test."""
-    return [mean + item + by * (-1) ** place for place, item in enumerate(SPREAD)]
-
-
-def coded(weight, *, bits, sampled, soft, step, away=0.02):
-    accuracy = {"sampled": sampled, "soft": soft, "step": step}
-    each = {"rate": bits - away, "huffman": bits, "rans": bits - 0.01, "step_huffman": bits - 0.1}
-    return {
-        "activation": "SQUAF-P",
-        "weight": weight,
-        "accuracy": {mode: spread(mean) for mode, mean in accuracy.items()},
-        "accuracy_by_seed": {mode: wobbling(mean, by=0.001 * len(mode)) for mode, mean in accuracy.items()},
-        "bits": {name: spread(mean, "bits per activation") for name, mean in each.items()},
-        "bits_by_seed": {name: wobbling(mean, by=0.01 * weight) for name, mean in each.items()},
-    }
-
-
-def plain(activation, accuracy):
-    results = {"soft": spread(accuracy)}
-    return {
-        "activation": activation,
-        "weight": None,
-        "accuracy": results,
-        "accuracy_by_seed": {"soft": seeds(accuracy)},
-    }
-
-
-def rate_record(rows):
-    settings = {"network": "vgg8", **TRAINING}
-    return Record.now("study rate", command="softknee study rate", rows=rows, seeds=range(4), settings=settings)
-
-
-def as_in_the_paper():
-    rows = [plain("ReLU", 90.0), plain("SQUAF", 92.0)]
-    rows.append(coded(0.0, bits=4.5, sampled=91.5, soft=92.1, step=91.4))
-    return [*rows, coded(0.006, bits=3.1, sampled=90.8, soft=91.2, step=90.7)]
 
 
 def judged(folder, names):
     result = judge([statement for statement in find_statements(["squaf"]) if statement.id in names], Runs(folder))
     return {item.statement.id: item for item in result}
-
-
-def test_a_curve_as_in_the_paper_holds(tmp_path):
-    rate_record(as_in_the_paper()).write(tmp_path / room.RATE)
-    result = judged(tmp_path, RATES)
-    assert {name: item.verdict for name, item in result.items()} == dict.fromkeys(RATES, "supported")
-    assert result[RATES[0]].measured == "3.10 bits at 90.80 %, ReLU 90.00 %"
-    assert [round(part.difference, 2) for part in result[RATES[2]].evidence.parts] == [0.6, 0.4, 0.1]
-
-
-def test_each_rule_can_fail(tmp_path):
-    rows = [plain("ReLU", 93.0), plain("SQUAF", 94.0)]
-    rows.append(coded(0.0, bits=3.4, sampled=92.0, soft=91.0, step=91.0, away=0.3))
-    rows.append(coded(0.006, bits=3.6, sampled=91.0, soft=90.0, step=90.0, away=0.3))
-    rate_record(rows).write(tmp_path / room.RATE)
-    result = judged(tmp_path, RATES)
-    assert {name: item.verdict for name, item in result.items()} == dict.fromkeys(RATES, "doubted")
-
-
-def test_what_is_between_is_not_shown(tmp_path):
-    rows = as_in_the_paper()
-    rows[-1] = coded(0.006, bits=3.6, sampled=90.8, soft=91.2, step=89.0)
-    rate_record(rows).write(tmp_path / room.RATE)
-    result = judged(tmp_path, RATES)
-    assert [result[name].verdict for name in RATES] == [
-        *("not shown", "supported", "supported", "not shown", "supported")
-    ]
-    few = json.loads((tmp_path / room.RATE).read_text())
-    for row in few["rows"]:
-        for each in (*row["accuracy_by_seed"].values(), *row.get("bits_by_seed", {}).values()):
-            each[1:3] = [None, None]
-    (tmp_path / room.RATE).write_text(json.dumps(few))
-    assert judged(tmp_path, RATES)["squaf.price_lowers_the_rate"].verdict == "not shown"
-
-
-def test_a_record_without_what_it_is_compared_with_is_said(tmp_path):
-    rate_record(as_in_the_paper()[1:]).write(tmp_path / room.RATE)
-    with pytest.raises(DataError, match="no ReLU that came to its end"):
-        judged(tmp_path, RATES[:1])
-
-
-NAMES = ["squaf.student_surpasses_its_teacher", "squaf.best_student", "squaf.smallest_gap"]
-SHORT = "squaf-table-7-vgg-short"
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +42,135 @@ def store(folder, digits, name, labels, outcome_of):
         common = {"diverged": (None,) * trial.seeds.count, "selected": (1,) * trial.seeds.count}
         outcome = Outcome(trial=trial, seconds=1.0, **(common | outcome_of(trial.activation.label, trial.seeds.count)))
         outcome.record(command="test", git=None).write(trials / f"{trial.key}.json")
+
+
+RATES = [
+    "squaf.few_bits_cost_no_accuracy", "squaf.price_lowers_the_rate", "squaf.switching_to_the_mean_helps",
+    "squaf.staircase_costs_little", "squaf.entropy_is_what_is_coded",
+]  # fmt: skip
+CURVE, DENT = "squaf-figure-3-short", "squaf.a_dent_near_the_origin"
+PAPER = {"bits": (4.5, 4.0, 3.5, 3.1), "sampled": (91.5, 91.2, 91.0, 90.8), "soft": (92.1, 91.8, 91.5, 91.2),
+         "step": (91.4, 91.1, 90.9, 90.7), "away": 0.02, "relu": 90.0, "squaf": 92.0}  # fmt: skip
+SPREAD = (-0.1, 0.0, 0.05, 0.05, 0.0)  # of the seeds, the same for all: differences are those of the means
+
+
+def seeds(mean, by=0.0):
+    """Not quite the same difference for each seed: without any spread there is no test."""
+    return tuple(mean + item + by * (-1) ** place for place, item in enumerate(SPREAD))
+
+
+def curve(folder, digits, learned=None, **changed):
+    """The rate curve with the paper's numbers, or others; `learned` are the tables of the first layer's SQUAF."""
+    numbers = PAPER | changed
+    labels = {"relu", "gelu", "squaf", "SQUAF-P"} - {name for name in ("squaf",) if numbers[name] is None}
+
+    def outcome(label, count):
+        if not label.startswith("SQUAF-P"):
+            accuracy = numbers.get(label, 91.0)
+            outcome = {"test": {"accuracy": tuple(value / 100 for value in seeds(accuracy))}}
+            if label == "squaf" and learned:
+                outcome["parameters"] = {
+                    f"2.{name}": {"start": 1.0, "end": ends, "curve": ()} for name, ends in learned.items()
+                }
+            return outcome
+        place = [0.0, 0.002, 0.004, 0.006].index(float(label.partition("=")[2]))
+        bits = numbers["bits"][place]
+        test = {
+            f"accuracy_{mode}": tuple(value / 100 for value in seeds(numbers[mode][place], 0.001 * len(mode)))
+            for mode in ("sampled", "soft", "step")
+        }
+        test["accuracy"] = test["accuracy_sampled"]
+        away = {"bits": numbers["away"], "bits_huffman": 0.0, "bits_rans": 0.01, "step_bits_huffman": 0.1}
+        test |= {name: seeds(bits - less, 0.001 * len(name)) for name, less in away.items()}
+        return {"test": test}
+
+    store(folder, digits, CURVE, labels, outcome)
+
+
+def test_a_curve_as_in_the_paper_holds(tmp_path, digits):
+    curve(tmp_path, digits)
+    result = judged(tmp_path, RATES)
+    assert {name: item.verdict for name, item in result.items()} == dict.fromkeys(RATES, "supported")
+    assert result[RATES[0]].measured == "3.10 bits at 90.80 %, ReLU 90.00 %"
+    assert [round(part.difference, 2) for part in result[RATES[2]].evidence.parts] == [0.6, 0.6, 0.5, 0.4, 0.1]
+
+
+def test_each_rule_can_fail(tmp_path, digits):
+    worse = {"sampled": (92.0, 91.6, 91.3, 91.0), "soft": (91.0, 90.6, 90.3, 90.0), "step": (91.0, 90.6, 90.3, 90.0)}
+    curve(tmp_path, digits, relu=93.0, squaf=94.0, bits=(3.4, 3.7, 3.7, 3.8), away=0.3, **worse)
+    result = judged(tmp_path, RATES)
+    assert {name: item.verdict for name, item in result.items()} == dict.fromkeys(RATES, "doubted")
+
+
+def test_what_is_between_is_not_shown(tmp_path, digits):
+    curve(tmp_path, digits, bits=(4.5, 4.0, 3.8, 3.7), step=(91.4, 91.1, 90.9, 89.0))
+    verdicts = [item.verdict for item in judged(tmp_path, RATES).values()]
+    assert verdicts == ["not shown", "supported", "supported", "not shown", "supported"]
+
+
+def test_a_curve_without_squaf_is_not_judged(tmp_path, digits):
+    curve(tmp_path, digits, squaf=None)
+    assert judged(tmp_path, RATES[:1])[RATES[0]].verdict == "no records"
+
+
+X = torch.linspace(-4, 4, 33, dtype=torch.float64)[8:25]  # 17 points, a quarter apart
+LIKE_GELU, HIGH_ON_THE_LEFT = torch.nn.functional.gelu(X) - 0.05 * (X.abs() < 1), X.abs() - 0.6
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        ([LIKE_GELU] * 5, "supported"),
+        ([HIGH_ON_THE_LEFT] * 5, "not shown"),  # a dent, but higher on its left than GELU's
+        ([HIGH_ON_THE_LEFT] * 4 + [X.relu()], "not shown"),
+        ([], "not run"),
+    ],
+)
+def test_a_dent_is_seen(tables, expected, tmp_path, digits):
+    # 33 points as in the recipe, an eighth apart.
+    wide = [torch.nn.functional.interpolate(t.view(1, 1, -1), 33, mode="linear", align_corners=True) for t in tables]
+    heights_by_entry = zip(*(table.flatten().tolist() for table in wide), strict=True)
+    learned = {f"z[{entry}]": each for entry, each in enumerate(heights_by_entry)}
+    if learned:
+        learned |= {"q": (0.125,) * 5, "alpha": (96.0,) * 5}
+    curve(tmp_path, digits, learned=learned)
+    result = judged(tmp_path, [DENT])[DENT]
+    assert (result.verdict if result.evidence.ran else "not run") == expected
+
+
+def test_a_learned_table_is_drawn_as_it_is(tmp_path, digits):
+    """The report's curve of a SQUAF is that of a module with what each seed learned."""
+    table = torch.linspace(-1, 2, 33).sin().tolist()
+    learned = {f"z[{entry}]": (z, z + 0.1, z, z, z) for entry, z in enumerate(table)}
+    curve(tmp_path, digits, learned=learned | {"q": (0.5, 0.6, 0.5, 0.5, 0.5)})
+    (shape,) = shapes_of(Runs(tmp_path).study(CURVE).outcomes["squaf"])
+    module = sk.nn.SQUAF(k=16, q=0.6, alpha=1.5, z=[z + 0.1 for z in table], window=5).double()
+    x = torch.linspace(-9.03, 9, 97, dtype=torch.float64)
+    torch.testing.assert_close(heights(shape, x, shape.ends[1]), module(x).detach(), rtol=1e-6, atol=1e-6)
+    del learned["z[3]"]  # an entry that never moved is not known
+    curve(tmp_path / "less", digits, learned=learned)
+    assert shapes_of(Runs(tmp_path / "less").study(CURVE).outcomes["squaf"]) == []
+
+
+def test_the_page_shows_the_curve_and_what_was_learned(tmp_path, digits):
+    folder = tmp_path / "squaf" / "records"
+    table = torch.linspace(-1, 2, 33).sin().tolist()
+    curve(folder, digits, learned={f"z[{entry}]": (z,) * 5 for entry, z in enumerate(table)})
+    runs = Runs(folder)
+    write_pages([], judge(find_statements(), runs), runs, tmp_path)
+    for figure in ("plane", "shapes"):
+        assert (folder / f"{CURVE}-{figure}.png").read_bytes().startswith(b"\x89PNG")
+    text = (tmp_path / "squaf" / "README.md").read_text()
+    assert "![Accuracy of one draw of SQUAF-P against the bits" in text
+    assert "![What the activation has become after training" in text
+    (row,) = (line for line in text.splitlines() if line.startswith("| SQUAF-P price=0.006 | 90.80"))
+    cells = [cell.strip().partition(" ")[0] for cell in row.split("|")[2:-1]]
+    assert cells[4] == "3.4"
+    assert list(map(float, cells)) == pytest.approx([90.8, 91.2, 90.7, 3.08, 3.4, 3.1, 3.09, 3.0], abs=0.005)
+
+
+NAMES = ["squaf.student_surpasses_its_teacher", "squaf.best_student", "squaf.smallest_gap"]
+SHORT = "squaf-table-7-vgg-short"
 
 
 def distil(folder, digits, teacher, students):
@@ -197,54 +227,3 @@ def test_a_student_near_its_teacher_is_not_said_to_be_behind(tmp_path, digits):
     assert result.verdict == "not shown"
     (part,) = result.evidence.parts
     assert part.difference < 0
-
-
-def shape(*z):
-    return {"2": {"q": [0.5], "alpha": [6.0], "z": list(z)}}
-
-
-FLAT = shape(0.0, 0.0, 0.0, -0.3, -0.4, 0.2, 1.0, 1.5, 1.6)
-BEGUN, DENTED = shape(*[0.0] * 5, 0.5, 1.0, 1.5, 2.0), shape(0.6, 0.6, 0.4, -0.4, -1.0, 0.2, 1.0, 1.5, 1.4)
-
-
-@pytest.mark.parametrize(
-    ("ends", "expected"),
-    [
-        ([FLAT, FLAT], "supported"),
-        ([DENTED, DENTED], "not shown"),  # a dent, but higher on its left than GELU's
-        ([DENTED, BEGUN], "not shown"),
-        ([BEGUN, {}], "not shown"),
-        ([], "no records"),
-    ],
-)
-def test_a_dent_is_seen(ends, expected, tmp_path):
-    rows = as_in_the_paper()
-    if ends:
-        rows[1] |= {"start": BEGUN, "learned": ends}
-    rate_record(rows).write(tmp_path / room.RATE)
-    result = judged(tmp_path, ["squaf.a_dent_near_the_origin"])["squaf.a_dent_near_the_origin"]
-    assert result.verdict == expected
-
-
-def test_the_page_shows_the_tables_and_their_figures(tmp_path):
-    folder = tmp_path / "squaf" / "records"
-    folder.mkdir(parents=True)
-    rows = [*as_in_the_paper(), plain("GELU", 89.0)]
-    rate_record(rows).write(folder / room.RATE)
-    runs = Runs(folder)
-    assert write_rate_figures(runs) == [folder / "squaf-rate.png"]  # nothing was learned
-    rows[1] |= {"start": BEGUN, "learned": [DENTED] * 4}
-    rate_record(rows).write(folder / room.RATE)
-    runs = Runs(folder)
-    write_pages([], judge(find_statements(), runs), runs, tmp_path)
-    assert (folder / "squaf-rate-shapes.png").read_bytes().startswith(b"\x89PNG")
-    text = (tmp_path / "squaf" / "README.md").read_text()
-    assert "![What the first layer's SQUAF has become" in text
-    assert "### SQUAF, figure 3: bits and accuracy of VGG-8 with SQUAF-P" in text
-    assert "![Accuracy against the bits per activation" in text
-    again = "softknee study run papers/squaf/recipes/figure-3.yaml --set name=squaf-figure-3-cifar-10"
-    assert f"Again: `{again} --set data.set=cifar-10 --set training.epochs=40" in text
-    assert "'training.milestones=[25, 30, 35]'`, one row of it with `--only LABEL`." in text
-    assert "[Record](records/h200-squaf-rate-cifar-10.json)." in text
-    assert "down to 3.4 bits (figure 3, which our copy does not have); 70.36 % with ReLU" in text
-    assert re.search(r"\| Figure 3 \| bits and accuracy \| \[figure-3\]\(recipes/figure-3\.yaml\) \| 1 of 2 run", text)

@@ -16,7 +16,21 @@ from ...registry import get
 from ..chart import SOFT, Chart, by_name, config, log_axis, marks, number, outline, pdf_of, png_of, side_by_side, sized
 from ..chart import scale_of as axis_scale
 from ..chart import ticks as axis_ticks
-from .summary import Band, Knob, Measure, Profile, Row, Shape, Summary, Trajectory, fixed, outside, plain, with_reach
+from .summary import (
+    Band,
+    Knob,
+    Measure,
+    Profile,
+    Row,
+    Shape,
+    Summary,
+    Trajectory,
+    Values,
+    fixed,
+    outside,
+    plain,
+    with_reach,
+)
 
 STROKES = {"solid": [1, 0], "dash": [6, 4], "dot": [2, 3], "dashdot": [6, 3, 2, 3], "longdash": [10, 4]}
 DASHES = tuple(STROKES)
@@ -488,7 +502,8 @@ def plane(summary: Summary) -> Figure | None:
             style="remark",
         ),
     ]
-    caption = f"Further {toward} is more accurate, further down more reproducible."
+    upwards = "more reproducible" if spread.of_sets else f"better by {spread.title}"
+    caption = f"Further {toward} is more accurate, further down {upwards}."
     if any(len(row.seeds) >= FEWEST_DRAWN for row in view.shown):
         caption += " Bars are 95 % intervals."
     if summary.knobs:
@@ -656,12 +671,12 @@ def _shape(label: str, sites: Sequence[Shape]) -> Figure:
     drawn += [(site, (site.start,), "start", _START, "dash") for site in starts.values()]
     entries, rows = [], []
     for site, values, place, colour, dash in drawn:
-        act = get(site.name)
         x = torch.linspace(-reach, reach, _POINTS, dtype=torch.float64)
-        mean = {name: sum(value[name] for value in values) / len(values) for name in site.start}
-        low, high = torch.stack([act(x, **value) for value in values]).aminmax(dim=0)
-        name = f"{place}: {', '.join(f'{name} {plain(value)}' for name, value in mean.items())}"
-        columns = [[float(f"{y:.5g}") for y in column.tolist()] for column in (x, act(x, **mean), low, high)]
+        mean = {name: _mean([value[name] for value in values]) for name in site.start}
+        low, high = torch.stack([heights(site, x, value) for value in values]).aminmax(dim=0)
+        words = [f"{name} {plain(value)}" for name, value in mean.items() if isinstance(value, float)]
+        name = f"{place}: {', '.join(words)}"
+        columns = [[float(f"{y:.5g}") for y in column.tolist()] for column in (x, heights(site, x, mean), low, high)]
         entries.append(Entry(name=name, colour=colour, dash=dash))
         rows += _rows(name, "x", *columns)
     return Figure(
@@ -675,11 +690,23 @@ def _shape(label: str, sites: Sequence[Shape]) -> Figure:
     )
 
 
+def _mean(values: Sequence[float | tuple[float, ...]]) -> float | tuple[float, ...]:
+    """Of numbers, or of tables entry by entry."""
+    numbers = torch.tensor(values, dtype=torch.float64).mean(0).tolist()
+    return tuple(numbers) if isinstance(numbers, list) else numbers
+
+
+def heights(shape: Shape, x: torch.Tensor, values: Values) -> torch.Tensor:
+    """The function at x, in float64."""
+    given = {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+    return get(shape.name)(x, **given, **shape.options)
+
+
 def _differs_beyond(shape: Shape, where: float) -> bool:
     """Whether there is something to see that far from 0: what was learned differs from the start."""
-    act = get(shape.name)
     x = torch.linspace(-_FARTHEST, _FARTHEST, 8 * _POINTS, dtype=torch.float64)
-    off = torch.stack([(act(x, **end) - act(x, **shape.start)).abs() for end in shape.ends]).amax(dim=0)
+    start = heights(shape, x, shape.start)
+    off = torch.stack([(heights(shape, x, end) - start).abs() for end in shape.ends]).amax(dim=0)
     return bool(off.max() == 0) or bool(off[x.abs() > where].max() > _SAME * off.max())
 
 

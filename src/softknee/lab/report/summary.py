@@ -17,7 +17,7 @@ from ...measure.machine import Hardware, Versions
 from ...measure.record import Quantity, Record, without_paths
 from ...measure.significance import Comparison, compare_each, compare_sets, holm, may_be_best
 from ...registry import get
-from ...spec import Activation
+from ...spec import Activation, SoftTable
 from ..compare import wilson
 from ..studies.reading import to_yaml
 from ..studies.recipe import PAPER_MEASURES, Code, LanguageTask, Paper, Preference, Recipe, Value
@@ -160,15 +160,22 @@ class Band:
     each: tuple[tuple[float | None, ...], ...] = ()
 
 
+Values = Mapping[str, float | tuple[float, ...]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """An activation at one site as it started and as each seed left it: parameters by name."""
+    """An activation at one site as it started and as each seed left it: parameters by name, a table as a tuple.
+
+    options: what it is called with beside them.
+    """
 
     label: str
     name: str
     path: str
-    start: Mapping[str, float]
-    ends: tuple[Mapping[str, float], ...]
+    start: Values
+    ends: tuple[Values, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -915,10 +922,12 @@ def bands_of(outcome: Outcome) -> list[Band]:
     """Each training curve: mean and interval over seeds; every seed for itself where one diverged."""
     label, bands = outcome.trial.activation.label, []
     for name, curve in outcome.curves.items():
+        if all(value is None for row in curve for value in row):
+            continue  # there is nothing to draw
         if has_diverged(outcome):
             each = tuple(tuple(row[seed] for row in curve) for seed in range(len(outcome.diverged)))
             bands.append(Band(label=label, curve=name, epochs=outcome.noted, each=each))
-        elif curve:
+        else:
             points = [score([_number(value) for value in row], larger_is_better=False) for row in curve]
             middle = tuple(point.value for point in points)
             low, high = zip(*(point.interval or (point.value, point.value) for point in points), strict=True)
@@ -936,33 +945,54 @@ def _number(value: float | None) -> float:
 
 
 def shapes_of(outcome: Outcome) -> list[Shape]:
-    """The activation at each site whose parameters moved, where these are all that its formula needs."""
+    """The activation at each site whose parameters moved, where the outcome has all that its formula needs.
+
+    A table has an entry of `parameters` for each of its numbers; one that never moved has none, and no shape is made.
+    """
     activation = outcome.trial.activation
     try:
         act = get(activation.name)
     except KeyError:  # of a package that is not installed here, or a module without a definition
         return []
-    if not isinstance(act, Activation):  # a table of many numbers, of which the outcome keeps only means
+    if not isinstance(act, Activation | SoftTable):
         return []
-    known = {p.name: p.start for p in act.params}
-    known |= {name: float(value) for name, value in activation.values.items() if name in known}
-    sites: dict[str, dict[str, str]] = {}
+    params = {p.name for p in act.params}
+    known: dict[str, Any] = {p.name: p.start for p in act.params} if isinstance(act, Activation) else {}
+    given: dict[str, Any] = {name: value for name, value in activation.values.items() if isinstance(value, int | float)}
+    known |= {name: float(value) for name, value in given.items() if name in params}
+    options = (
+        {name: value for name, value in given.items() if name in act.options} if isinstance(act, SoftTable) else {}
+    )
+    sites: dict[str, dict[str, list[str]]] = {}
     for key in outcome.parameters:
-        path, _, name = key.rpartition(".")
-        if name in known:
-            sites.setdefault(path, {})[name] = key
+        path, _, entry = key.rpartition(".")
+        name = entry.partition("[")[0]
+        if name in params:
+            sites.setdefault(path, {}).setdefault(name, []).append(key)
     shapes = []
     for path, names in sites.items():
-        start = known | {name: float(outcome.parameters[key]["start"]) for name, key in names.items()}
-        ends = {name: outcome.parameters[key]["end"] for name, key in names.items()}
-        each = [
-            start | {name: float(values[seed]) for name, values in ends.items()}
-            for seed in range(min(len(values) for values in ends.values()))
-            if all(values[seed] is not None for values in ends.values())
+        if isinstance(act, SoftTable) and len(names.get("z", ())) != 2 * options.get("k", act.options["k"]) + 1:
+            continue
+        start = known | _values(names, {key: moved["start"] for key, moved in outcome.parameters.items()})
+        ends = [
+            known | _values(names, {key: moved["end"][seed] for key, moved in outcome.parameters.items()})
+            for seed in range(len(outcome.diverged))
+            if all(outcome.parameters[key]["end"][seed] is not None for keys in names.values() for key in keys)
         ]
-        if each:
-            shapes.append(Shape(label=activation.label, name=activation.name, path=path, start=start, ends=tuple(each)))
+        if ends:
+            shape = Shape(
+                label=activation.label, name=activation.name, path=path, start=start, ends=tuple(ends), options=options
+            )
+            shapes.append(shape)
     return shapes
+
+
+def _values(names: Mapping[str, Sequence[str]], numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Of each parameter its number, or those of its table; `names` has the keys of `numbers` for each."""
+    return {
+        name: tuple(float(numbers[key]) for key in keys) if keys[0].endswith("]") else float(numbers[keys[0]])
+        for name, keys in names.items()
+    }
 
 
 def trajectories_of(outcome: Outcome) -> list[Trajectory]:
