@@ -164,6 +164,8 @@ def test_a_fitted_start_is_that_of_the_papers_networks():
         assert item.alpha.item() == pytest.approx(wanted.alpha)
     assert [name for name, value in first.named_parameters() if value.requires_grad] == ["raw_q", "z"]
     assert not any(parameter.requires_grad for parameter in second.parameters())
+    with pytest.raises(RecipeError, match=r"fitted begins with alpha = 1\.5 / q² = 24, and 1\.5 was given"):
+        start_squaf_(model, Chosen(**chosen, fitted="gelu", values={"q": 0.25, "alpha": 1.5}))
     general = nn.Sequential(sk.nn.SQUAF(grid=[0.0, 1.0, 3.0]))
     with pytest.raises(RecipeError, match="one table a layer on a uniform grid"):
         start_squaf_(general, Chosen(**chosen, fitted="gelu"))

@@ -16,6 +16,7 @@ Sequential(
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -362,6 +363,13 @@ def start_squaf_(model: nn.Module, chosen: Chosen) -> None:
             start = sk.design.start(
                 chosen.fitted, k=layer.k, q=layer.q.item(), weights=layer.weights, window=layer.window
             )
+            alpha = chosen.values.get("alpha", start.alpha)
+            if isinstance(alpha, int | float) and not math.isclose(alpha, start.alpha):
+                power = "q" if layer.weights == "laplacian" else "q²"
+                raise RecipeError(
+                    f"activation {chosen.label!r}: fitted begins with alpha = 1.5 / {power} = {start.alpha:g}, and "
+                    f"{alpha} was given; leave alpha out."
+                )
             layer.set_(z=start.z, alpha=start.alpha)
     if chosen.trained is not None:
         parts = PARTS if chosen.learn is True else (chosen.learn,) if isinstance(chosen.learn, str) else chosen.learn
