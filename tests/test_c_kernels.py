@@ -35,8 +35,10 @@ from helpers import (
     tolerance,
 )
 from softknee.kernels import c_source, compiled
-from softknee.kernels.squaf import choose_path, squaf
+from softknee.kernels.squaf import choose_path, sampled_symbols, squaf, squaf_sampled, squaf_step, step_symbols
 from softknee.kernels.squaf import compiled as squaf_compiled
+from softknee.kernels.squaf import eager as squaf_eager
+from softknee.kernels.squaf import modes as squaf_modes
 from softknee.spec import Activation
 from squaf_reference import parameters
 
@@ -349,6 +351,43 @@ def test_a_table_is_the_same_by_any_compiler(k: int, monkeypatch: pytest.MonkeyP
     for native, *rest in zip(*results, strict=True):
         for other in rest:
             torch.testing.assert_close(other, native, rtol=1e-6, atol=1e-6 * native.abs().max().item())
+
+
+@pytest.mark.parametrize("dtype", [F32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("size", "table", "seeds"),
+    [
+        ((70_001,), (1,), ()),
+        ((64, 17, 200), (200,), ()),  # a row of parameters for each element that follows
+        ((3, 16, 30, 31), (16, 1, 1), ()),
+        ((4, 5, 1700), (1,), (4,)),  # a seed for each part
+    ],
+)
+def test_chosen_points_are_those_of_plain_operations(
+    size: tuple[int, ...],
+    table: tuple[int, ...],
+    seeds: tuple[int, ...],
+    dtype: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Values and symbols, drawn and nearest. Both forms round, and may part where a draw falls between two points."""
+    p, x = parameters(table, k=6, dtype=F32), (2 * numbers(*size)).to(dtype)
+    x.view(-1)[:3] = torch.tensor([torch.nan, torch.inf, -torch.inf])
+    seed = torch.tensor([2**62 + 12345, 7, 2**40 + 1, 99])[: math.prod(seeds)].reshape(seeds)
+    assert choose_path(x)[0] == "compiled"
+
+    def chosen() -> list[Tensor]:
+        q, z = p["q"], p["z"]
+        values = squaf_sampled(x, **p, seed=seed), squaf_step(x, q=q, z=z)
+        return [*values, sampled_symbols(x, **p, seed=seed), step_symbols(x, q=q, z=z)]
+
+    ours = chosen()
+    monkeypatch.setattr(squaf_modes, "kernels_for", lambda _: squaf_eager)
+    for result, plain in zip(ours, chosen(), strict=True):
+        assert (result.dtype, result.stride()) == (plain.dtype, plain.stride())
+        differ = (result != plain) & ~(result.isnan() & plain.isnan())
+        assert differ.sum() <= 1
+    assert (ours[0].view(-1)[0].isnan(), ours[2].view(-1)[0]) == (True, -1)
 
 
 def test_a_table_that_is_too_large_takes_the_general_way():

@@ -1,7 +1,7 @@
-"""SQUAF compiled for a CPU: one pass over x for the values, one for all gradients (`soft.c`).
+"""SQUAF compiled for a CPU: one pass over x for the values, one for all gradients (`soft.c`), and one for the points
+that SQUAF-P draws and SQUAF-S takes (`choose.c`).
 
-The two functions are those of `eager`, which has the rest: the points that SQUAF-P draws and SQUAF-S takes. The plan is
-for the usual case, which `quick` brings here.
+The functions are those of `eager`, which has the rest. The plan is for the usual case, which `quick` brings here.
 """
 
 from __future__ import annotations
@@ -40,13 +40,15 @@ def _library() -> ctypes.CDLL | str:
         sizes, numbers = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int)
         library.squaf.argtypes = [*[ctypes.c_void_p] * 9, sizes, numbers, ctypes.c_uint]
         library.squaf.restype = None
+        library.squaf_choose.argtypes = [*[ctypes.c_void_p] * 7, ctypes.c_int64, sizes, numbers, ctypes.c_uint]
+        library.squaf_choose.restype = None
     return library
 
 
 def _source() -> str:
-    """The text of the library: the frame, how a raw q or alpha is lifted, `soft.c`."""
-    body = Path(__file__).with_name("soft.c").read_text(encoding="utf-8")
-    return c_source.frame() + c_source.lifts(Positive(), "positive") + body
+    """The text of the library: the frame, how a raw q or alpha is lifted, `soft.c` and `choose.c`."""
+    bodies = [Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("soft.c", "choose.c")]
+    return c_source.frame() + c_source.lifts(Positive(), "positive") + "".join(bodies)
 
 
 def forward(x: Tensor, q: Tensor, alpha: Tensor, z: Tensor, *, layout: Layout, window: int, laplacian: bool) -> Tensor:
@@ -86,6 +88,41 @@ def backward(
         by_alpha[:, 0] if wanted & BY_ALPHA else None,
         by_z if wanted & BY_Z else None,
     )
+
+
+def choose(
+    x: Tensor,
+    seed: Tensor | None,
+    q: Tensor,
+    alpha: Tensor,
+    z: Tensor | None,
+    *,
+    points: int,
+    layout: Layout,
+    window: int,
+    laplacian: bool,
+) -> Tensor:
+    """As `eager.choose`; which of two points an element draws that lies between them to rounding may differ."""
+    if points > MOST_POINTS or (seed is not None and (window != 5 or laplacian)):
+        how: Any = {"points": points, "layout": layout, "window": window, "laplacian": laplacian}
+        return eager.choose(x, seed, q, alpha, z, **how)
+    library = _library()
+    assert not isinstance(library, str)
+    out = torch.empty_like(x, dtype=torch.int32 if z is None else x.dtype)
+    rows = [row.float().contiguous() for row in (q, alpha, q if z is None else z)]
+    seeds = None if seed is None else seed.contiguous()
+    values, symbols = (None, out.data_ptr()) if z is None else (out.data_ptr(), None)
+    library.squaf_choose(
+        *(x.data_ptr(), values, symbols, *(row.data_ptr() for row in rows)),
+        *(None if seeds is None else seeds.data_ptr(), x.numel() // (1 if seeds is None else seeds.numel())),
+        (ctypes.c_int64 * 6)(*layout.shape, _PART),
+        (ctypes.c_int * 2)(c_source.TYPES.index(x.dtype), points),
+        compiled.threads_for(x.numel()),
+    )
+    return out
+
+
+step_backward = eager.step_backward
 
 
 def _run(

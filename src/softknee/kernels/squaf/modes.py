@@ -227,7 +227,7 @@ def _choose(
         layout.fold_parameter(alpha),
         None if z is None else layout.fold_parameter(z, table=True),
     )
-    out = kernels_for(x, chosen=True).choose(layout.fold(x), seed, *rows, layout=layout, **how)
+    out = kernels_for(x).choose(layout.fold(x), seed, *rows, layout=layout, **how)
     return as_stored(layout.unfold(out), like=x)
 
 
@@ -255,7 +255,7 @@ def _step_backward(grad: Tensor, x: Tensor, q: Tensor, z: Tensor) -> Tensor:
     layout = arrange(x, parameter_shape=q.shape)
     folded = layout.fold(grad).contiguous()
     row = layout.fold_parameter(q)
-    dz = kernels_for(x, chosen=True).step_backward(folded, layout.fold(x), row, points=z.shape[-1], layout=layout)
+    dz = kernels_for(x).step_backward(folded, layout.fold(x), row, points=z.shape[-1], layout=layout)
     return layout.unfold_parameter(dz, like=z, table=True)
 
 

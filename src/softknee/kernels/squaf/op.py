@@ -159,10 +159,10 @@ def gradient_rows(
     return layout, (None if dx is None else as_stored(layout.unfold(dx), like=x), *sums)
 
 
-def kernels_for(x: Tensor, *, chosen: bool = False) -> Any:
-    """The module whose functions compute x: `fused`, `compiled` or `eager`; the second has none for chosen points."""
+def kernels_for(x: Tensor) -> Any:
+    """The module whose functions compute x: `fused`, `compiled` or `eager`."""
     path = "plain" if x.numel() == 0 else choose_kernel(x)[0]
-    if path == "compiled" and not chosen:
+    if path == "compiled":
         return compiled
     if path != "fused":
         return eager
