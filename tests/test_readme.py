@@ -141,6 +141,10 @@ def test_what_soft_quantisation_costs_is_what_the_records_say() -> None:
         soft = next(row for row in others if row["variant"] in ("after", "squaf(k=16, q=0.25, z=gelu, learn=all)"))
         assert form.format(soft["step"].value / first["step"].value) in text
         assert soft["peak"] <= 1.001 * first["peak"]
+    modes = {(row["function"], row["variant"]): row for row in record("cpu-squaf-modes.json").rows}
+    copies = [modes["squaf", f"softknee {mode}"]["forward"].value for mode in ("eager", "sampled", "step")]
+    form = "in float32: {:.2f}, {:.2f} and {:.2f} copies (torch's GELU {:.2f};"
+    assert form.format(*copies, modes["gelu", "torch"]["forward"].value) in text
     free, priced, *_ = [row for row in record("cpu-wire.json").rows if row["part"] == "training"]
     bits = [row["sent"]["bits_per_activation"] for row in (free, priced)]
     less = 100 * (free["accuracy_two_processes"] - priced["accuracy_two_processes"])
