@@ -432,8 +432,8 @@ def coding_table(study: Study) -> str:
             rows.append([cell(label), *right, bits[0], "" if printed is None else f"{printed:g}", *bits[1:]])
     return _markdown(heads, rows) + (
         "\nSQUAF takes 32 bits an activation. The accuracy of SQUAF-P is here the mean of several draws, in the table "
-        "above that of one; bits are those of the symbols of some test images, each layer a message of its own with table and "
-        "header.\n"
+        "above that of one; bits are those of the symbols of some test images, each layer a message of its own with "
+        "table and header.\n"
     )
 
 
