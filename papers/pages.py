@@ -14,23 +14,21 @@ from softknee.lab.table import Table
 from softknee.measure import Versions, write_whole
 
 from .claim import CRASHED, FAILS, HOLDS, PAPERS, VERDICTS, Paper
-from .exhibits import EXHIBITS, Exhibit, Printed
+from .exhibits import EXHIBITS
 from .lambda_gelu.findings import language_tables
 from .later import later_work
 from .ledger import Entry
 from .preferences import preference_tables
-from .runs import HERE, Runs, folded, recipe_file
+from .runs import HERE, Runs, recipe_file
 from .statement import DIRECTIONS, Judged, Part, counted
 from .tables import (
     BELOW,
-    command_of,
     command_to_look,
     cost_table,
     figures_of,
     need_of,
     study_tables,
     swap_table,
-    waiting_table,
     write_figures,
 )
 from .text import cell, plain
@@ -279,7 +277,6 @@ def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], run
         yield from swap_table(runs)
         yield from language_tables(runs)
     yield from preference_tables(runs, paper.stem)
-    yield from _waiting(paper, runs)
     yield from later_work(paper.stem)
     yield f"\n## {CLAIMS}\n\n"
     yield from _claims(entries)
@@ -445,28 +442,6 @@ def _stand_ins(judged: Sequence[Judged]) -> dict[str, str]:
     return {name: entry.stand_in for entry in reversed(judged) if entry.stand_in for name in entry.records}
 
 
-def _waiting(paper: Paper, runs: Runs) -> Iterator[str]:
-    """The paper's half of every table that was not run, with the command of each row."""
-    sections = []
-    for exhibit in EXHIBITS[paper.stem]:
-        if not exhibit.swaps:
-            sections += ["".join(waiting_table(name)) for name in exhibit.recipes if name not in runs.names]
-        if exhibit.printed is not None and not any(name in runs.names for name in exhibit.records):
-            sections.append("".join(_printed(exhibit, exhibit.printed)))
-    if sections:
-        yield "\n## Not run yet\n\nThe paper's numbers, and the commands that run them.\n"
-        yield from sections
-
-
-def _printed(exhibit: Exhibit, table: Printed) -> Iterator[str]:
-    yield f"\n### {exhibit.place}: {exhibit.title}\n\n"
-    yield f"| | {' | '.join(f'{head}: paper' for head in table.heads)} |\n|:--|{'--:|' * len(table.heads)}\n"
-    for label, values, command in table.rows:
-        yield f"| {' | '.join([cell(label) if command else f'{cell(label)} (no command runs it)', *values])} |\n"
-    yield f"\n{f'{table.note} ' if table.note else ''}The whole table: `{table.command}`.\n"
-    yield folded(command for _, _, command in table.rows if command)
-
-
 def _claims(entries: Sequence[Entry]) -> Iterator[str]:
     yield "| place | claim | measured | verdict |\n|---|---|---|---|\n"
     for entry in entries:
@@ -504,57 +479,43 @@ def _folder(owner: str, paper: Paper) -> str:
 
 
 def _without_records(judged: Sequence[Judged]) -> Iterator[str]:
-    """What no records decide yet, and what makes these."""
-    if not judged:
-        return
-    yield "\nWithout records: "
-    yield ", ".join(
-        f"`{entry.statement.name}`{f' (begun: {entry.unfinished})' if entry.unfinished else ''}" for entry in judged
-    )
-    yield ". From the root of a clone, with what each takes beside a GPU; `--smoke` tries it in a minute on a CPU:\n\n"
-    wanted = {command_of(name): need_of(name) for entry in judged for name in entry.missing}
-    width = max(map(len, wanted))
-    yield from (f"    {f'{command:{width}}  # {need}' if need else command}\n" for command, need in wanted.items())
+    """What no records decide yet, and the recipes that make them."""
+    waiting = []
+    for entry in judged:
+        recipes = ", ".join(_recipe(name, entry.statement.paper) for name in entry.missing)
+        waiting.append(f"`{entry.statement.name}` ({recipes})")
+    if waiting:
+        yield f"\nWithout records: {', '.join(waiting)}.\n"
+
+
+def _recipe(name: str, paper: Paper) -> str:
+    """A link to a recipe from the page of a paper; it may be that of another."""
+    file = recipe_file(name)
+    return name if file is None else f"[{file.stem}]({_folder(file.parents[1].name, paper)}recipes/{file.name})"
 
 
 # -- the paper's tables and figures
 
-NOT_YET = "not run yet"
-_STATES = ("run", "unfinished", NOT_YET)
-
 
 def contents(paper: Paper, runs: Runs) -> Iterator[str]:
-    """Every table and figure of a paper, in its order."""
-    yield "`softknee study run FILE` runs a recipe of the third column, with `--only LABEL` one row of it:\n\n"
-    yield "| in the paper | what | run by | here |\n|---|---|---|---|\n"
+    """Every table and figure of a paper, in its order, with what runs it and how far that was run."""
+    yield (
+        "`softknee study run FILE` runs a recipe of the third column, with `--only LABEL` one row of it; `--smoke` "
+        "tries it in a minute on a CPU. What has no remark was run. The paper's numbers stand in the recipe.\n\n"
+    )
+    yield "| in the paper | what | run by |\n|---|---|---|\n"
     exhibits = EXHIBITS[paper.stem]
     for exhibit in exhibits:
-        files = [file for file in map(recipe_file, exhibit.recipes) if file is not None]
-        links = [f"[{file.stem}]({_folder(file.parents[1].name, paper)}recipes/{file.name})" for file in files]
-        by = [*links, *_commands(exhibit), cell(exhibit.where)]
-        yield f"| {exhibit.place} | {exhibit.title} | {'<br>'.join(filter(None, by))} | {_state(exhibit, runs)} |\n"
+        studies = [_recipe(name, paper) + _left(name, runs) for name in exhibit.recipes]
+        commands = [f"`{cell(command_to_look(name))}`{_left(name, runs)}" for name in exhibit.records]
+        by = "<br>".join(filter(None, [*studies, *commands, cell(exhibit.where)]))
+        yield f"| {exhibit.place} | {exhibit.title} | {by} |\n"
     yield from (f"\n{exhibit.place}. {exhibit.also}\n" for exhibit in exhibits if exhibit.also)
 
 
-def _commands(exhibit: Exhibit) -> list[str]:
-    """The commands of records that no recipe makes."""
-    commands = [command_to_look(name) for name in exhibit.records]
-    if exhibit.printed is not None and exhibit.printed.command not in commands:  # with the paper's own settings
-        commands.append(exhibit.printed.command)
-    return [f"`{cell(command)}`" for command in commands]
-
-
-def _state(exhibit: Exhibit, runs: Runs) -> str:
-    """How far the studies of a table or figure were run, and the records that are there."""
-    if exhibit.where and not exhibit.trained:
-        return "no training of its own"
-    names = [*exhibit.recipes, *(name for name in exhibit.records if name in runs.names)] or exhibit.records
-    each = [_STATES[name in runs.unfinished] if name in runs.names else _not_run(name) for name in names] or [NOT_YET]
-    if len(set(each)) == 1:
-        return each[0]
-    order = [*_STATES, *each]
-    return ", ".join(f"{each.count(state)} of {len(each)} {state}" for state in sorted(set(each), key=order.index))
-
-
-def _not_run(name: str) -> str:
-    return f"not run: takes {need}" if (need := need_of(name)) else NOT_YET
+def _left(name: str, runs: Runs) -> str:
+    """What is left of a study, and what that takes."""
+    if name in runs.unfinished:
+        done, whole = runs.unfinished[name]
+        return f": {done} of {whole} rows were run"
+    return "" if name in runs.names else f": not run{need_of(name)}"

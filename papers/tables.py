@@ -60,18 +60,22 @@ def command_of(name: str) -> str:
 
 
 def need_of(name: str) -> str:
-    """What the study of this name takes beside a GPU and a data set that is free to all.
+    """What the study of this name takes, as a remark; nothing for a record that a command of its own makes.
 
-    >>> need_of("squaf-table-4-vit"), need_of("squaf-table-5"), need_of("squaf-table-7-wrn")
-    ('ImageNet-1K', 'the weights of gpt2', '')
+    >>> need_of("squaf-table-4-vit"), need_of("squaf-table-5")
+    (', takes ImageNet-1K', ', takes the weights of gpt2')
+    >>> need_of("squaf-table-7-wrn")
+    ', 11 rows of 5 seeds with 240 epochs'
     """
-    if name in COMMANDS or name.endswith(".json"):
+    if name in COMMANDS:
         return ""
     recipe = recipe_named(name)
     if recipe.data.set == "imagenet":
-        return "ImageNet-1K"
+        return ", takes ImageNet-1K"
     kind, _, model = recipe.model.build.partition(":")
-    return f"the weights of {model}" if kind == "pretrained" else ""
+    if kind == "pretrained":
+        return f", takes the weights of {model}"
+    return f", {len(labels_of_recipe(recipe))} rows of {recipe.seeds.count} seeds with {recipe.length} epochs"
 
 
 def command_to_look(name: str) -> str:
@@ -120,15 +124,12 @@ def study_tables(
             continue
         yield f"\n### {paper.source}: {recipe.title}\n\n"
         yield _table(study, recipe)
-        yield folded(command_of_row(name, label) for label in study.outcomes)
+        yield folded(command_of_row(name, label) for label in labels_of_recipe(recipe))
         counts = sorted({len(outcome.diverged) for outcome in study.outcomes.values()})
         seeds = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
         if name in runs.unfinished:
             done, whole = runs.unfinished[name]
-            yield f"\nUnfinished: {done} of {whole} activations were run so far. These were not:\n\n"
-            yield from _paper_alone(
-                name, recipe, [label for label in labels_of_recipe(recipe) if label not in study.outcomes]
-            )
+            yield f"\nUnfinished: {done} of {whole} activations were run so far.\n"
         scale = ", of logarithms for mean squared errors" if "mse" in _measures(recipe) else ""
         stand_in = f"**Stand-in:** {stand_ins[name]}. " if stand_ins and name in stand_ins else ""
         commits = f", commit {', '.join(study.commits)}" if study.commits else ", commit not recorded"
@@ -163,26 +164,6 @@ def _power(study: Study) -> str:
             ]
             return f"Seeds a side for the paper's leads of {ranked[0]}, {'; '.join(words)}. "
     return ""
-
-
-def waiting_table(name: str) -> Iterator[str]:
-    """A section for a study that was not run: the paper's numbers, and the command of each row."""
-    recipe = recipe_named(name)
-    assert recipe.paper is not None
-    yield f"\n### {recipe.paper.source}: {recipe.title}\n\n"
-    yield from _paper_alone(name, recipe, labels_of_recipe(recipe))
-    yield f"\nWhat is not as in the paper stands in the recipe. The whole table: `{command_of(name)}`.\n"
-
-
-def _paper_alone(name: str, recipe: Recipe, labels: Sequence[str]) -> Iterator[str]:
-    """Rows that have no record: what the paper has, and the commands that run them."""
-    values = recipe.paper.values if recipe.paper is not None else {}
-    measures = list(dict.fromkeys(measure for label in labels for measure in values.get(label, {})))
-    head = ["activation", *(f"{_TITLES.get(measure, measure)}: paper" for measure in measures)]
-    yield _markdown(
-        head, [[cell(label), *(_as_printed(values, label, measure) for measure in measures)] for label in labels]
-    )
-    yield folded(command_of_row(name, label) for label in labels)
 
 
 def _shared(runs: Runs, name: str) -> str:
@@ -241,6 +222,7 @@ def _measures(recipe: Recipe) -> list[str]:
 
 
 def _table(study: Study, recipe: Recipe) -> str:
+    """A row for each activation of the recipe; those that were not run have the paper's numbers alone."""
     assert recipe.paper is not None
     values, outcomes = recipe.paper.values, study.outcomes
     named = {measure for row in values.values() for measure in row}
@@ -251,7 +233,7 @@ def _table(study: Study, recipe: Recipe) -> str:
         """A column of ours, behind the paper's where it prints this measure."""
         if measure in named:
             columns.append((f"{title}: paper", lambda label: _as_printed(values, label, measure)))
-        columns.append(("here" if measure in named else title, ours))
+        columns.append(("here" if measure in named else title, lambda label: ours(label) if label in outcomes else ""))
 
     def differ(measure: str, form: str, scale: float = 1.0) -> Callable[[str], str]:
         return lambda label: _difference(outcomes[label], measure, form, scale=scale)
@@ -278,7 +260,8 @@ def _table(study: Study, recipe: Recipe) -> str:
         add("on the training examples, %", lambda label: _percent(mean(outcomes[label].train["accuracy"])))
     if any(outcome.replacement for outcome in outcomes.values()):
         add(f"{_TITLES[measures[0]]}, when replaced", lambda label: _replaced(outcomes[label], measures[0]))
-    return _markdown([head for head, _ in columns], [[write(label) for _, write in columns] for label in outcomes])
+    labels = dict.fromkeys([*labels_of_recipe(recipe), *outcomes])
+    return _markdown([head for head, _ in columns], [[write(label) for _, write in columns] for label in labels])
 
 
 def _percent(share: float) -> str:

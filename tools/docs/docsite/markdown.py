@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 _FENCE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.M | re.S)
 _LINK = re.compile(r"(?<=\])\(([^()\s]+)\)")
 _TABLE = re.compile(r"(?:^\|.*\n)+", re.M)
-_VERDICTS = ("holds", "partly", "fails", "crashed", "run", "unfinished", "not run yet")
+_VERDICTS = ("holds", "partly", "fails", "crashed", "unfinished")
 _VERDICTS += ("shown", "supported", "not shown", "reversed", "doubted", "no records")
 
 
