@@ -36,6 +36,7 @@ from .text import cell, plain
 
 HOLDS, FAILS, PARTLY, NOT_RUN, CRASHED = "holds", "fails", "partly", "not run at the paper's scale", "crashed"
 VERDICTS = (HOLDS, PARTLY, FAILS, NOT_RUN)
+OURS = "Our own"  # so begins the place of what no paper says: it is listed with the rest and counted apart
 
 
 @dataclass(frozen=True)

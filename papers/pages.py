@@ -13,7 +13,7 @@ from softknee.lab.chart import INK, SOFT, Chart, Row, marks, number, rule_at, si
 from softknee.lab.table import Table
 from softknee.measure import Versions, write_whole
 
-from .claim import CRASHED, FAILS, HOLDS, PAPERS, VERDICTS, Paper
+from .claim import CRASHED, FAILS, HOLDS, OURS, PAPERS, VERDICTS, Paper
 from .exhibits import EXHIBITS
 from .lambda_gelu.findings import language_tables
 from .later import later_work
@@ -235,15 +235,22 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
 
 
 def _counted(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged]) -> tuple[str, str]:
-    """What became of the claims and findings of a paper: "31: 27 hold, 3 partly, 1 fail"."""
+    """What became of the claims and findings of a paper: "31: 27 hold, 3 partly, 1 fail"; our own stand behind."""
     plural = {HOLDS: "hold", FAILS: "fail"}
-    own = [entry for entry in judged if entry.statement.paper == paper]
-    claims = [plural.get(entry.verdict, entry.verdict) for entry in entries if entry.claim.paper == paper]
-    order = [plural.get(verdict, verdict) for verdict in (*VERDICTS, CRASHED)]
-    return (
-        f"{len(claims)}: {counted(claims, order)}" if claims else "none",
-        f"{len(own)}: {counted([entry.verdict for entry in own], DIRECTIONS)}" if own else "none",
+    claims = [
+        (entry.claim.place, plural.get(entry.verdict, entry.verdict)) for entry in entries if entry.claim.paper == paper
+    ]
+    findings = [(entry.statement.place, entry.verdict) for entry in judged if entry.statement.paper == paper]
+    return _tally(claims, [plural.get(verdict, verdict) for verdict in (*VERDICTS, CRASHED)]), _tally(
+        findings, DIRECTIONS
     )
+
+
+def _tally(verdicts: Sequence[tuple[str, str]], order: Sequence[str]) -> str:
+    """Of (place, verdict)."""
+    theirs, ours = ([word for place, word in verdicts if place.startswith(OURS) == own] for own in (False, True))
+    words = f"{len(theirs)}: {counted(theirs, order)}" if theirs else "none"
+    return f"{words}; and of our own {counted(ours, order)}" if ours else words
 
 
 def page(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], runs: Runs) -> str:
@@ -308,23 +315,29 @@ def _main_claims(paper: Paper, judged: Sequence[Judged]) -> Iterator[str]:
     claims = five(paper, judged)
     if not claims:
         return
-    yield "| main claim | printed | ours, 95 % interval | setting | direction | size |\n|---|--:|---|---|---|---|\n"
+    yield "| main claim | printed effect | ours, 95 % interval | setting | direction | size |\n"
+    yield "|---|--:|---|---|---|---|\n"
     for entry in claims:
-        key = min(drawn(entry), key=lambda part: part.printed or 0.0, default=None)
+        key = min(_deciding(entry), key=lambda part: part.printed or 0.0, default=None)
         printed, ours = "", "" if entry.evidence is None else entry.measured
         if key is not None:
-            one = entry.evidence is None or len(entry.evidence.parts) == 1
-            printed = f"{key.printed:+.3g}"
-            ours = key.ours() if one else f"{key.ours()}<br>{readable(key.says, paper)}"
+            printed, ours = f"{key.printed:+.3g}", f"{key.ours()}<br>{readable(key.says, paper)}"
         setting = "not run" if entry.evidence is None else "stand-in" if entry.stand_in else "same"
         cells = (cell(entry.statement.says), printed, cell(ours), setting, _direction(entry), entry.size)
         yield f"| {' | '.join(cells)} |\n"
     if any(drawn(entry) for entry in claims):
         yield f"\n![{_SHARES}]({FOREST.format(paper.stem)})\n"
     yield (
-        "\nOf several comparisons the one with the smallest printed effect stands here; every one stands in "
-        f"[a CSV]({COMPARISONS.format(paper.stem)}), in the order of the statements below.\n\n"
+        "\nOf several comparisons one with the verdict of the claim stands here, that with the smallest printed "
+        f"effect; every one stands in [a CSV]({COMPARISONS.format(paper.stem)}), in the order of the statements "
+        "below.\n\n"
     )
+
+
+def _deciding(entry: Judged) -> list[Part]:
+    """Of the comparisons with a printed effect those that have the verdict of the whole; all where none has."""
+    parts = drawn(entry)
+    return [part for part in parts if entry.word(part.direction) == entry.verdict] or parts
 
 
 def _direction(entry: Judged) -> str:
@@ -424,7 +437,8 @@ def comparisons(paper: Paper, judged: Sequence[Judged]) -> str:
         for part in entry.evidence.parts:
             low, high = part.interval or (None, None)
             numbers = [_digits(value) for value in (part.difference, low, high)]
-            answers = (_digits(part.printed), entry.word(part.direction), part.size, part.needed or "")
+            sized = ("", "") if entry.stand_in else (part.size, part.needed or "")
+            answers = (_digits(part.printed), entry.word(part.direction), *sized)
             row = (entry.statement.name, part.says, part.seeds or "", *numbers, part.unit, _digits(part.p, 2), *answers)
             rows.append((*row, entry.stand_in or "same"))
     return Table(head=head, rows=rows).csv()
@@ -438,8 +452,11 @@ def _digits(value: float | None, digits: int = 4) -> str:
 
 
 def _stand_ins(judged: Sequence[Judged]) -> dict[str, str]:
-    """By study: in which way it stands in for the paper's, as the first statement about it has it."""
-    return {name: entry.stand_in for entry in reversed(judged) if entry.stand_in for name in entry.records}
+    """By study: in which way it stands in for the paper's, as the first statement about it has it; no study that is
+    of the paper's setting for one statement stands in for another."""
+    own = {name for entry in judged if not entry.stand_in for name in entry.records}
+    named = {name: entry.stand_in for entry in reversed(judged) if entry.stand_in for name in entry.records}
+    return {name: how for name, how in named.items() if name not in own}
 
 
 def _claims(entries: Sequence[Entry]) -> Iterator[str]:
@@ -461,9 +478,14 @@ def _findings(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
         links = ", ".join(records_of(statement.paper, name, runs) for name in entry.records)
         mark = " †" if any(words in statement.different for words in _CHANGED) else ""
         place = f"{cell(statement.place)}<br>`{statement.name}`{mark}"
-        links += "<br>(stand-in)" if entry.stand_in else ""
+        links += f"<br>Stand-in: {cell(entry.stand_in)}" if entry.stand_in else ""
         columns = (place, cell(statement.says), cell(entry.measured), _direction(entry), entry.size, links)
         yield f"| {' | '.join(columns)} |\n"
+    yield "\n<details><summary>How each is judged, and what is otherwise than in the paper</summary>\n\n"
+    for entry in judged:
+        different = f" *Otherwise:* {cell(entry.statement.different)}." if entry.statement.different else ""
+        yield f"- `{entry.statement.name}`. {cell(entry.statement.how)}{different}\n"
+    yield "\n</details>\n"
 
 
 def records_of(paper: Paper, name: str, runs: Runs) -> str:

@@ -11,7 +11,7 @@ A statement is cut into comparisons of two activations in one study. Each answer
                  smaller     direction shown, and the paper's effect lies above our interval
                  excluded    direction not shown, and the paper's effect lies above our interval
                  open        direction not shown, and our interval holds the paper's effect: more seeds are needed
-                 none        the paper prints no effect
+                 none        the paper prints no effect, or the setting is a stand-in
 
 A comparison that was not run is listed, blocks nothing and counts for nothing. A statement is shown where every
 comparison is, reversed where one is and none is shown, and not shown otherwise. A stand-in (other data, fewer epochs,
@@ -23,7 +23,7 @@ were there; they are fixed for the records to come. A statement whose own compar
 Paired or not is no matter of choice: a test is paired only where both sides share initial weights and batches and the
 record says so, which is the case for two readings of one trained model (before and after a replacement, SQUAF-P and
 SQUAF). Two activations are compared without pairs (Welch), since nothing in a record says that seed i did the same to
-both: the seeds of two activations correlate by -0.32 to 0.53 in the mean over the pairs of a study, median 0.13 of 23.
+both; where the same seed does share them, as on a CPU, Welch's test is the more careful one.
 
 Scores that span decades (mean squared errors) are compared by their decimal logarithms. `needed` is how many seeds on
 each side show the printed effect with a probability of 80 %, from the spread of the records.
@@ -48,7 +48,7 @@ from softknee.measure.record import Record
 from softknee.measure.significance import Comparison, compare_each, compare_sets, holm, seeds_needed
 
 from .claim import Paper, paper
-from .runs import Runs, Study
+from .runs import Runs, Study, printed_of
 
 SHOWN, NOT_SHOWN, REVERSED, NOT_RUN, NOT_THERE = "shown", "not shown", "reversed", "not run", "no records"
 SUPPORTED, DOUBTED = "supported", "doubted"  # what a stand-in does in the place of showing and reversing
@@ -205,8 +205,12 @@ class Judged:
 
     @property
     def size(self) -> str:
-        """The answer to the second question, with counts where the comparisons differ; empty where there is none."""
-        sizes = [part.size for part in self.evidence.parts if part.size] if self.evidence is not None else []
+        """The answer to the second question, with counts where the comparisons differ; empty where there is none.
+
+        A stand-in has none: how large an effect is there says nothing of how large it is elsewhere.
+        """
+        parts = () if self.evidence is None or self.stand_in else self.evidence.parts
+        sizes = [part.size for part in parts if part.size]
         return sizes[0] if len(set(sizes)) == 1 else counted(sizes, SIZES)
 
     @property
@@ -283,7 +287,10 @@ def _judged(statement: Statement, runs: Runs) -> Judged:
         begun = {name: runs.unfinished[name] for name in names if name in runs.unfinished}
         words = ", ".join(f"{name} ({done} of {whole} activations)" for name, (done, whole) in begun.items())
         return Judged(statement, None, words, missing)
-    read = (runs.benchmark(name) if name.endswith(".json") else runs.study(name) for name in names)
+    read = [runs.benchmark(name) if name.endswith(".json") else runs.study(name) for name in names]
+    for place, (needed, name) in enumerate(zip(statement.needs, names, strict=True)):
+        if name != needed and (printed := printed_of(needed)):  # the paper's effect is that of its own study
+            read[place] = replace(read[place], printed=printed)
     own = bool(statement.instead) and names == list(statement.needs)
     return Judged(statement, statement.decide(*read), stand_in="" if own else statement.stand_in, records=tuple(names))
 

@@ -137,7 +137,7 @@ def study_tables(
         if study.teacher is not None:
             taught = f"The teacher's accuracy is {_percent(mean(study.teacher.test['accuracy']))} % here. "
         yield (
-            f"\n{seeds} seeds on {', '.join(study.machines)}{commits}: mean and 95 % interval{scale}. {_power(study)}"
+            f"\n{seeds} seeds on {', '.join(study.machines)}{commits}: mean and 95 % interval{scale}. "
             f"{stand_in}{taught}{' '.join(paper.note.split())} Again: `{command_of(name)}`. "
             f"[Records](records/{name}/trials).\n"
         )
@@ -147,23 +147,6 @@ def study_tables(
         for drawn, file, caption in figures:
             if drawn == name:
                 yield f"\n![{caption}](records/{file})\n"
-
-
-def _power(study: Study) -> str:
-    """How many seeds a side show the paper's smallest and largest lead with a probability of 80 %."""
-    for measure in MEASURES:
-        printed = study.printed_scores(measure)
-        ranked = sorted(printed, key=printed.__getitem__, reverse=measure not in SMALLER)
-        leads = wins(study, ranked[0], ranked[1:], measure) if ranked and ranked[0] in study.outcomes else []
-        leads = sorted((part for part in leads if part.printed and part.interval), key=lambda part: part.printed or 0.0)
-        if leads:
-            words = [
-                f"{part.printed:.3g} {part.unit} over {part.says.split(' better than ')[1].split(' in ')[0]}: "
-                f"{part.needed or 'over 1,000'}"
-                for part in dict.fromkeys((leads[0], leads[-1]))
-            ]
-            return f"Seeds a side for the paper's leads of {ranked[0]}, {'; '.join(words)}. "
-    return ""
 
 
 def _shared(runs: Runs, name: str) -> str:
