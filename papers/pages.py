@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +180,8 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
         f"{evidence('mollification.smoothing_helps_vit')} in ViT-Tiny, "
         f"{evidence('mollification.smoothing_helps_convnext')} in ConvNeXt-Tiny. Take ReLU: a wide knee costs "
         f"accuracy, {evidence('mollification.a_narrow_knee_is_best', 'srelu delta=0.5')} for delta = 0.5 in a small "
-        "ViT. Where images are mixed and augmented as timm does, what S-ReLU gains over GELU in ViT-Tiny, "
+        "ViT on Fashion-MNIST. Where images are mixed and augmented as timm's recipes for transformers do, what S-ReLU "
+        "gains over GELU in ViT-Tiny, "
         f"{evidence('mollification.srelu_is_best_in_vit_augmented')}, is ReLU's: S-ReLU less ReLU is "
         f"{evidence('mollification.smoothing_helps_vit_augmented')}."
     )
@@ -193,27 +194,30 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     )
     apart = numbers("smelu.smooth_models_agree_more_with_sgd")
     yield (
-        "**Choose the widest SmeLU that keeps your accuracy**: on MNIST two models differ by "
-        f"{apart['smelu beta=2.5']:.4f} with beta = 2.5, {apart['relu']:.4f} with ReLU, and wider knees gain no more "
-        "([figure 4](smelu/README.md#smelu-figure-4-sgd-error-and-prediction-difference-on-mnist-with-sgd)). With wide "
-        "knees mind the start: from torch's, most models of clicks with beta = 3 learned nothing "
-        "([table 1](smelu/README.md#smelu-table-1-clicks-of-criteo-with-40-models-each-that-share-nothing)); "
-        "`init: keras` is Glorot's with zero biases."
+        "**Choose the widest SmeLU that keeps your accuracy**: on MNIST the predictions of twelve models are "
+        f"{apart['smelu beta=2.5']:.4f} from their mean with beta = 2.5 and {apart['relu']:.4f} with ReLU, and wider "
+        "knees gain no more "
+        "([figure 4](smelu/README.md#smelu-figure-4-sgd-error-and-prediction-difference-on-mnist-with-sgd)). On a "
+        "small sample of clicks wide knees were no gain: from torch's start most models with beta = 3 learned nothing, "
+        "and from Keras' (`init: keras`) they agreed no more than ReLU's "
+        "([table 1](smelu/README.md#smelu-table-1-clicks-of-criteo-with-40-models-each-that-share-nothing))."
     )
     yield (
-        "**Train the first SQUAF alone in a classifier, all of them to fit a function**: in ViT-Tiny all cost "
-        f"{evidence('squaf.training_every_squaf_overfits')}, and in VGG-8 on CIFAR-100 the first alone gains "
-        f"{evidence('squaf.best_in_a_small_network', 'relu')} over ReLU in 40 epochs, in VGG-13 "
+        "**On data of CIFAR's size train the first SQUAF alone, and all of them to fit a function**: training all of "
+        f"ViT-Tiny's loses {evidence('squaf.training_every_squaf_overfits')}, and in VGG-8 on CIFAR-100 the first "
+        f"alone gains {evidence('squaf.best_in_a_small_network', 'relu')} over ReLU in 40 epochs, in VGG-13 "
         f"{evidence('squaf.best_in_vgg13', 'gelu')} over GELU in 24. With all trained SQUAF stores "
         f"pictures {min(numbers('squaf.gains_in_decibels').values()):.0f} to "
         f"{max(numbers('squaf.gains_in_decibels').values()):.0f} dB above the next function "
         "([table 1](squaf/README.md#what-it-found-by-training)). Begin with a q below 1."
     )
+    eps = numbers("eafo.eps_turns_negative")
     yield (
-        f"**Begin CRReLU's eps below 0, or leave it out**: training put it {evidence('eafo.eps_turns_negative')}, as "
-        "[the sign of its derivation](eafo/README.md#where-it-is-wrong) predicts, and CRReLU less plain ReLU is "
-        f"{evidence('eafo.the_correction_helps')}, with more augmentation "
-        f"{evidence('eafo.the_correction_helps_augmented')}."
+        "**Take ReLU where you would take CRReLU in a vision transformer**: CRReLU less ReLU is "
+        f"{evidence('eafo.the_correction_helps')} in ViT-Tiny, with more augmentation "
+        f"{evidence('eafo.the_correction_helps_augmented')}. Its eps, which begins above 0, ends below it in "
+        f"{eps['below']} of {eps['all']} layers and seeds here, in all of ViT-Tiny's and in none of some small "
+        f"networks' ([`eps_turns_negative`](eafo/README.md#{FINDINGS.lower().replace(' ', '-')}))."
     )
     yield (
         "**Where accuracy is all that counts, try a generalized SmeLU that rises to the left**: one with a left "
@@ -229,8 +233,9 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
         "[The guide](../docs/guides/entropic.md) has how to do it."
     )
     yield (
-        "**A temperature is a learning rate**: t and c of λ-GELU act through c / t² alone "
-        f"({evidence('lambda_gelu.a_temperature_is_a_learning_rate')}). Leave t at 1 and choose the rate."
+        "**A temperature is a learning rate**: with SGD t and c of λ-GELU act through c / t² alone "
+        f"({evidence('lambda_gelu.a_temperature_is_a_learning_rate')}), with Adam through c / t. Leave t at 1 and "
+        "choose the rate."
     )
 
 
@@ -271,7 +276,7 @@ def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], run
             for entry in listed:
                 yield f"- **{entry.claim.place}.** {entry.claim.says} *{word}:* {entry.measured.rstrip('.')}.\n"
     yield "\n## Its tables and figures\n\n"
-    yield from contents(paper, runs)
+    yield from contents(paper, runs, _stand_ins(judged))
     yield f"\n## {FINDINGS}\n\n"
     yield from _findings([entry for entry in judged if entry.evidence is not None], runs)
     yield from _without_records([entry for entry in judged if entry.evidence is None])
@@ -519,25 +524,27 @@ def _recipe(name: str, paper: Paper) -> str:
 # -- the paper's tables and figures
 
 
-def contents(paper: Paper, runs: Runs) -> Iterator[str]:
+def contents(paper: Paper, runs: Runs, stand_ins: Collection[str] = ()) -> Iterator[str]:
     """Every table and figure of a paper, in its order, with what runs it and how far that was run."""
     yield (
         "`softknee study run FILE` runs a recipe of the third column, with `--only LABEL` one row of it; `--smoke` "
-        "tries it in a minute on a CPU. What has no remark was run. The paper's numbers stand in the recipe.\n\n"
+        "tries it in a minute on a CPU. What has no remark was run in the paper's setting. The paper's numbers stand "
+        "in the recipe.\n\n"
     )
     yield "| in the paper | what | run by |\n|---|---|---|\n"
     exhibits = EXHIBITS[paper.stem]
     for exhibit in exhibits:
-        studies = [_recipe(name, paper) + _left(name, runs) for name in exhibit.recipes]
-        commands = [f"`{cell(command_to_look(name))}`{_left(name, runs)}" for name in exhibit.records]
+        studies = [_recipe(name, paper) + _remark(name, runs, stand_ins) for name in exhibit.recipes]
+        commands = [f"`{cell(command_to_look(name))}`{_remark(name, runs, stand_ins)}" for name in exhibit.records]
         by = "<br>".join(filter(None, [*studies, *commands, cell(exhibit.where)]))
         yield f"| {exhibit.place} | {exhibit.title} | {by} |\n"
     yield from (f"\n{exhibit.place}. {exhibit.also}\n" for exhibit in exhibits if exhibit.also)
 
 
-def _left(name: str, runs: Runs) -> str:
-    """What is left of a study, and what that takes."""
-    if name in runs.unfinished:
-        done, whole = runs.unfinished[name]
-        return f": {done} of {whole} rows were run"
-    return "" if name in runs.names else f": not run{need_of(name)}"
+def _remark(name: str, runs: Runs, stand_ins: Collection[str]) -> str:
+    """What a study is not: run, whole, of the paper's setting."""
+    if name not in runs.names:
+        return f": not run{need_of(name)}"
+    part = "{} of {} rows were run".format(*runs.unfinished[name]) if name in runs.unfinished else ""
+    words = ", ".join(filter(None, ("stand-in" if name in stand_ins else "", part)))
+    return f": {words}" if words else ""

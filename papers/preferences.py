@@ -19,7 +19,10 @@ from .statement import Evidence, Part, Statement, better, mean, statements_of
 GELU = "gelu"  # the label of the model's own activation in the recipes
 STORIES = "eafo-table-4-stories"  # the study that stands in for those with GPT-2
 _OWN = {STORIES: "SiLU"}  # that activation where it is another; its label is in small letters
-_STAND_IN = "a story model of 15 million parameters with gated SiLUs and pairs of HH in place of GPT-2, HH and SHP"
+_STAND_IN = (
+    "a story model of 15 million parameters with gated SiLUs and pairs of HH in place of GPT-2, HH and SHP; texts of "
+    "256 tokens, prompts of 128, and not 512 and 256"
+)
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,8 @@ TABLES = (S_RELU, CRRELU, SQUAF, SQUAF_XL, SQUAF_PYTHIA)
 
 _DIFFERENT = (
     "the pairs that are at hand, one pass over them in each stage, where the paper does not print how many it made; in "
-    "bfloat16 on a GPU; settings are those of the EAFO paper's table 8, and not every paper prints its own"
+    "bfloat16 on a GPU; the other settings are those of the EAFO paper's table 8, and not every paper prints its own; "
+    "a SQUAF begins as samples of the model's own activation"
 )
 
 
@@ -216,9 +220,10 @@ def _judge(table: PreferenceTable, study: Study) -> Evidence:
     """Every column at every beta."""
     parts: list[Part] = []
     numbers: dict[str, float] = {}
-    own = _OWN.get(study.name, "GELU")
-    for beta, printed in table.values.items():
-        for place, column in enumerate(table.columns):
+    own, words = _OWN.get(study.name, "GELU"), []
+    for place, column in enumerate(table.columns):
+        before = len(parts)
+        for beta, printed in table.values.items():
             mine, theirs = (column.values(study, label, beta) for label in (table.label, GELU))
             says = f"β = {beta}: {table.title} better than {own} in {column.head}"
             effect = _effect(column, *(row[place] for row in printed))
@@ -226,7 +231,10 @@ def _judge(table: PreferenceTable, study: Study) -> Evidence:
             for values, title in ((mine, table.title), (theirs, own)):
                 if values is not None:
                     numbers[f"{title} beta={beta} {column.name}"] = mean(values)
-    return Evidence(parts, numbers=numbers)
+        there = [part for part in parts[before:] if part.difference is not None]
+        ends = [choose(there, key=lambda part: part.difference or 0.0).ours() for choose in (min, max) if there]
+        words.append(f"{column.head}: {' to '.join(ends) or 'diverged'}")
+    return Evidence(parts, "; ".join(words), numbers)
 
 
 def _effect(column: Column, mine: str, theirs: str) -> float | None:

@@ -496,9 +496,31 @@ def _estimate(study: Study, label: str, measure: str) -> Estimate | None:
 
 
 def stands_in(study: str, instead: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """The arguments of a statement that say which study stands in for this one, and how it differs."""
+    """The arguments of a statement that say which study stands in for this one, perhaps itself, and how it differs."""
     other, how = instead.get(study, ("", ""))
-    return {"instead": {study: other}, "stand_in": how} if other else {}
+    return {"instead": {study: other} if other not in ("", study) else {}, "stand_in": how}
+
+
+def fewer_dead(study: Study, label: str, other: str = "relu") -> Evidence:
+    """Of the units of all layers the share whose output is 0 for every validation image: less than with the other?"""
+    dead, zeros = (
+        {name: _share(study, name, f"{kind}_fraction") for name in (label, other)} for kind in ("dead", "zero")
+    )
+    part = better(
+        f"{study.name}: fewer dead units with {label} than with {other}", *dead.values(), larger=False, unit="points"
+    )
+    words = [
+        f"{name}: {mean(dead[name]):.2g} % of the units dead, {mean(zeros[name]):.2g} % of the outputs 0"
+        for name in dead
+    ]
+    return Evidence([part], "; ".join(words), {name: mean(shares) for name, shares in dead.items()})
+
+
+def _share(study: Study, label: str, measure: str) -> list[float]:
+    """By seed in percent, the mean over the layers that have this activation."""
+    sites = study.outcomes[label].activity
+    layers = [site[measure] for site in sites if site["activation"] == sites[0]["activation"]]
+    return [100 * statistics.fmean(seed) for seed in zip(*layers, strict=True) if None not in seed]
 
 
 def drops_less(study: Study, winner: str, other: str) -> Part:

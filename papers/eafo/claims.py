@@ -42,7 +42,7 @@ HALF_LINE = (0, 1, 2, 4, 8, 16)
 
 
 @claim(
-    place="Section 2.1.1",
+    place="Sections 2.1.1 and 2.3",
     says="A lower entropy of the features goes with a lower Bayes error, so activations should lower the entropy.",
     expect="fails",
 )
@@ -412,8 +412,8 @@ def the_facts() -> Finding:
 
 
 @claim(
-    place="Section 2.1.2, with equation 8",
-    says="A remark of ours: the method works with increasing activations that have an inverse, and its outcome CRReLU "
+    place="Our own remark on section 2.1.2, with equation 8",
+    says="The method works with increasing activations that have an inverse, and its outcome CRReLU "
     "has none left of 0.",
     expect="holds",
 )

@@ -15,6 +15,7 @@ from softknee.spec.pieces import split
 from softknee.spec.precision import to_digits
 
 from ..claim import F64, Finding, certificate, claims_of, formula, get, jumps, line, reached_at, same, smooth, tex
+from .findings import AUC_SPREADS, IN_ORDER, SAME_START
 
 claim = claims_of("smelu")
 
@@ -524,4 +525,36 @@ def criteo_embeddings() -> Finding:
         f"{len(BUCKETS) - len(odd)} of {len(BUCKETS)} features follow it; exceptions: {text}",
         parts={"every feature": not odd},
         numbers={"exceptions": [n for n, _ in odd]},
+    )
+
+
+# Tables 2 and 3: the standard deviation of Delta_1 with ReLU, and with SmeLU from the least beta to the largest.
+DELTA_SPREADS = {
+    IN_ORDER: (0.014, (0.003, 0.003, 0.004, 0.003, 0.003, 0.003)),
+    SAME_START: (0.007, (0.004, 0.004, 0.004, 0.004, 0.004, 0.004)),
+}
+
+
+@claim(
+    place="Appendix E, last paragraph, with tables 2 and 3",
+    says=r"In both cases SmeLU lowers the standard deviations of both AUC and $\Delta_1$ by a factor of 4.",
+    expect="partly",
+)
+def deviations_fall_by_four() -> Finding:
+    """The printed deviation with ReLU by that with each SmeLU; a factor of 4 has to be reached for one beta or more."""
+    factors = {}
+    for place, name in (("table 2", IN_ORDER), ("table 3", SAME_START)):
+        aucs = AUC_SPREADS[name]
+        smelus = [spread for label, spread in aucs.items() if label.startswith("smelu")]
+        factors[f"AUC, {place}"] = [aucs["relu"] / spread for spread in smelus]
+        relu, smelus = DELTA_SPREADS[name]
+        factors[rf"$\Delta_1$, {place}"] = [relu / spread for spread in smelus]
+    text = "; ".join(
+        f"{name}: {min(each):.3g}" + (f" to {max(each):.3g}" if min(each) < max(each) else "")
+        for name, each in factors.items()
+    )
+    return Finding(
+        f"by the printed deviations, {text}",
+        parts={name: max(each) >= 4 for name, each in factors.items()},
+        numbers={"largest_for_delta_1_in_table_3": max(factors[r"$\Delta_1$, table 3"])},
     )

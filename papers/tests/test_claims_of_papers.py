@@ -96,16 +96,13 @@ ASKED = {
 }
 WRONG = {
     "mollification.gelu_constant",
-    "mollification.lipschitz_bound_for_relu",
     "mollification.srelu_has_no_edge",
-    "mollification.pseudocode_has_another_delta",
     "mollification.elu_and_celu_are_one",
     "smelu.criteo_embeddings",
     "eafo.the_sign_of_the_correction",
     "eafo.crrelu_raises_the_entropy",
     "eafo.the_proof_of_the_bound",
     "eafo.scaling_changes_entropy_alone",
-    "squaf.five_points_jump",
 }
 
 
@@ -297,7 +294,7 @@ def test_a_window_that_does_not_cut_would_hold(monkeypatch: pytest.MonkeyPatch):
     def uncut(given, **more):
         return squaf(given, **(more | {"window": None}))
 
-    assert ledger.check(named("squaf.five_points_jump")).verdict == FAILS
+    assert ledger.check(named("squaf.five_points_jump")).verdict == PARTLY
     monkeypatch.setattr(module, "get", lambda name: uncut)
     assert ledger.check(named("squaf.five_points_jump")).verdict == HOLDS
 

@@ -181,6 +181,15 @@ def test_every_recipe_has_a_statement():
     assert set(recipe_names()) - used == set(WITHOUT_STATEMENT)
 
 
+def test_kaf_is_the_worst_but_for_what_the_papers_table_has_above_it(tmp_path):
+    for name in ("squaf-table-3-1d", "squaf-table-3-2d"):
+        store(tmp_path, name, lambda label: {"mse": {"kaf": 0.1, "swish": 0.2}.get(label, 1e-2)})
+    parts = verdict(tmp_path, "kaf_is_worst").evidence.parts
+    assert len(parts) == 17
+    (swish,) = (part for part in parts if "swish" in part.says)
+    assert (swish.says.partition(":")[0], swish.direction) == ("squaf-table-3-1d", REVERSED)
+
+
 def test_twenty_starts_against_the_best_other_activation(tmp_path):
     store(tmp_path, "squaf-table-1-camera", lambda label: {"psnr": 45.0 if label == "squaf" else 31.0, "ssim": 0.9})
     exceptions = ("q=0.1 h=10", "q=1 h=0.5")

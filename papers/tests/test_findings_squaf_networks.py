@@ -93,6 +93,9 @@ def test_a_curve_as_in_the_paper_holds(tmp_path, digits):
     assert {name: item.verdict for name, item in result.items()} == dict.fromkeys(RATES, "supported")
     assert result[RATES[0]].measured == "3.10 bits at 90.80 %, ReLU 90.00 %"
     assert [round(part.difference, 2) for part in result[RATES[2]].evidence.parts] == [0.6, 0.6, 0.5, 0.4, 0.1]
+    # What was found, and not how far it is from the bound.
+    assert result[RATES[3]].measured == "switching changes the accuracy by -0.10 points, where -0.50 is allowed"
+    assert result[RATES[4]].measured == "Huffman's code takes 0.022 bits more than R, where 0.1 is allowed"
 
 
 def test_each_rule_can_fail(tmp_path, digits):
@@ -121,7 +124,8 @@ LIKE_GELU, HIGH_ON_THE_LEFT = torch.nn.functional.gelu(X) - 0.05 * (X.abs() < 1)
     ("tables", "expected"),
     [
         ([LIKE_GELU] * 5, "supported"),
-        ([HIGH_ON_THE_LEFT] * 5, "not shown"),  # a dent, but higher on its left than GELU's
+        ([HIGH_ON_THE_LEFT] * 5, "supported"),  # a dent, though higher on its left than GELU's
+        ([X.abs()] * 5, "not shown"),  # not below 0
         ([HIGH_ON_THE_LEFT] * 4 + [X.relu()], "not shown"),
         ([], "not run"),
     ],
@@ -212,6 +216,20 @@ def test_a_student_better_than_its_teacher(tmp_path, digits):
     assert (part.difference, part.printed) == (pytest.approx(0.5, abs=0.1), pytest.approx(74.95 - 74.64))
     # What was not run blocks nothing; ReLU is not in table 14.
     assert [result[name].counts for name in NAMES[1:]] == ["5 supported, 3 not run", "4 supported, 3 not run"]
+
+
+@pytest.mark.parametrize(("accuracy", "expected"), [(70.9, "shown"), (69.0, "reversed")])
+def test_mobilenet_and_its_teacher(accuracy, expected, tmp_path, digits):
+    def outcome(label, count):
+        mean = {"teacher": 69.8, "relu": 69.7}.get(label, accuracy)
+        return {"test": {"accuracy": tuple((mean + 0.02 * (-1) ** seed) / 100 for seed in range(count))}}
+
+    store(tmp_path, digits, "squaf-table-15", {"relu", "squaf"}, outcome)
+    name = "squaf.mobilenet_surpasses_its_teacher"
+    result = judged(tmp_path, [name])[name]
+    assert result.verdict == expected
+    (part,) = result.evidence.parts
+    assert part.printed == pytest.approx(70.87 - 69.76)
 
 
 def test_a_student_that_is_behind(tmp_path, digits):
