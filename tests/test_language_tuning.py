@@ -12,6 +12,7 @@ from papers.preferences import preference_tables
 from papers.runs import Runs
 from safetensors.torch import load_file, save_file
 
+import softknee as sk
 from language_files import llama_arrays, llama_bytes, story_bytes, write_gpt2, write_hh, write_vocabulary
 from softknee.errors import DataError, InputError, ParameterError, RecipeError
 from softknee.lab.language.loading import LanguageModel, load_language_model
@@ -231,14 +232,34 @@ def test_the_study_runs_from_files_to_the_page_of_its_paper(
     assert not list(preference_tables(Runs(records), "squaf"))
 
 
-def test_the_numbers_are_those_of_the_training(folder: Path, language: LanguageModel) -> None:
-    (own, crrelu), texts = trials_of(folder, PREFERENCE, "task.betas=[0.1]", "seeds.first=4")
+def crrelu_(model: Any) -> None:
+    swap_(model, "crrelu(eps=0.01, learn=all)")
+
+
+def fitted_squaf_(model: Any) -> None:
+    swap_(model, "squaf(k=4, q=1.0, learn=all)")
+    start = sk.design.start("gelu", k=4, q=1.0)
+    for layer in model.modules():
+        if isinstance(layer, sk.nn.SQUAF):
+            layer.set_(z=start.z, alpha=start.alpha)
+
+
+@pytest.mark.parametrize(
+    ("activation", "change"),
+    [("crrelu, eps: 0.01", crrelu_), ("squaf, k: 4, q: 1.0, fitted: gelu", fitted_squaf_)],
+    ids=["crrelu", "squaf"],
+)
+def test_the_numbers_are_those_of_the_training(
+    folder: Path, language: LanguageModel, activation: str, change: Callable[[Any], None]
+) -> None:
+    text = PREFERENCE.replace("crrelu, eps: 0.01", activation)
+    (own, changed), texts = trials_of(folder, text, "task.betas=[0.1]", "seeds.first=4")
     recipe = Recipe(batch=2, micro_batch=2, warmup=1, learning_rate=1e-5, length=48, prompt_length=24)
     train, test = texts.content
-    for trial in (own, crrelu):
+    for trial in (own, changed):
         model = fresh(language)
-        if trial is crrelu:
-            swap_(model, "crrelu(eps=0.01, learn=all)")
+        if trial is changed:
+            change(model)
         supervise_(model, train, recipe, seed=4, padding=PAD)
         reference = log_probabilities(model, test, batch=2, padding=PAD)
         prefer_(model, train, recipe, beta=0.1, seed=4, padding=PAD)

@@ -291,7 +291,8 @@ def smelu_is_comparable_or_superior(study: Study) -> Evidence:
 
 
 def _no_worse(part: Part, room: float) -> Part:
-    """The same comparison with room for being behind: shown where its interval lies above -room, reversed where below."""
+    """The same comparison with room for being behind, as with `alike`: shown where its interval lies above -room, and
+    reversed where it lies below."""
     if part.difference is None:  # too few seeds on a side
         return part
     low, high = part.interval or (part.difference, part.difference)

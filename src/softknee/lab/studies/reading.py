@@ -680,7 +680,7 @@ _TAKES: dict[type, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     Perplexity: (("batch",), (), (".txt", ".txt.gz")),
     Preference: (
         ("learning_rate", "batch", "epochs", "activation_rate"),
-        ("rate",),
+        ("rate", "fitted"),
         (".jsonl", ".jsonl.gz", ".json", ".json.gz"),
     ),
 }

@@ -21,6 +21,7 @@ from ...language import tuning
 from ...language.preferences import scores_of
 from ...language.text_perplexity import TextTokens, exp_or_infinite, foretell, replace_by_relu_
 from ...language.trl_backend import prefer_with_trl_, supervise_with_trl_
+from ..building import start_squaf_
 from ..fitting import located
 from ..recipe import OWN, Hardening, Language, Perplexity, Preference
 from ..texts import Texts
@@ -225,6 +226,7 @@ def _pretrained(trial: Trial, texts: Texts) -> nn.Module:
         knobs: dict[str, Any] = _knobs(chosen)
         with located(f"model {texts.language.name!r} with {chosen.label}"):
             swap_(model, chosen.name, **knobs)
+        start_squaf_(model, chosen)
         if chosen.name == "relu":
             relu_ize_(model)
     return model.to(trial.device)
