@@ -214,7 +214,7 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     eps = numbers("eafo.eps_turns_negative")
     yield (
         "**Take ReLU where you would take CRReLU in a vision transformer**: CRReLU less ReLU is "
-        f"{evidence('eafo.the_correction_helps')} in ViT-Tiny, with more augmentation "
+        f"{evidence('eafo.the_correction_helps')} in ViT-Tiny, with timm's augmentation "
         f"{evidence('eafo.the_correction_helps_augmented')}. Its eps, which begins above 0, ends below it in "
         f"{eps['below']} of {eps['all']} layers and seeds here, in all of ViT-Tiny's and in none of some small "
         f"networks' ([`eps_turns_negative`](eafo/README.md#{FINDINGS.lower().replace(' ', '-')}))."
@@ -324,9 +324,10 @@ def _main_claims(paper: Paper, judged: Sequence[Judged]) -> Iterator[str]:
     yield "|---|--:|---|---|---|---|\n"
     for entry in claims:
         key = min(_deciding(entry), key=lambda part: part.printed or 0.0, default=None)
-        printed, ours = "", "" if entry.evidence is None else entry.measured
-        if key is not None:
-            printed, ours = f"{key.printed:+.3g}", f"{key.ours()}<br>{readable(key.says, paper)}"
+        printed = "" if key is None or key.printed is None else f"{key.printed:+.3g}"
+        alone = key is not None and (key.printed is not None or entry.measured == key.ours())
+        ours = f"{key.ours()}<br>{readable(key.says, paper)}" if key is not None and alone else entry.measured
+        ours = "" if entry.evidence is None else ours
         setting = "not run" if entry.evidence is None else "stand-in" if entry.stand_in else "same"
         cells = (cell(entry.statement.says), printed, cell(ours), setting, _direction(entry), entry.size)
         yield f"| {' | '.join(cells)} |\n"
@@ -340,8 +341,8 @@ def _main_claims(paper: Paper, judged: Sequence[Judged]) -> Iterator[str]:
 
 
 def _deciding(entry: Judged) -> list[Part]:
-    """Of the comparisons with a printed effect those that have the verdict of the whole; all where none has."""
-    parts = drawn(entry)
+    """Of the comparisons with a printed effect, or of all, those with the verdict of the whole, if there are any."""
+    parts = drawn(entry) or [part for part in (entry.evidence.parts if entry.evidence else ()) if part.interval]
     return [part for part in parts if entry.word(part.direction) == entry.verdict] or parts
 
 
@@ -459,7 +460,8 @@ def _digits(value: float | None, digits: int = 4) -> str:
 def _stand_ins(judged: Sequence[Judged]) -> dict[str, str]:
     """By study: in which way it stands in for the paper's, as the first statement about it has it; no study that is
     of the paper's setting for one statement stands in for another."""
-    own = {name for entry in judged if not entry.stand_in for name in entry.records}
+    theirs = [entry for entry in judged if not entry.statement.place.startswith(OURS)]
+    own = {name for entry in theirs if not entry.stand_in for name in entry.records}
     named = {name: entry.stand_in for entry in reversed(judged) if entry.stand_in for name in entry.records}
     return {name: how for name, how in named.items() if name not in own}
 
@@ -487,9 +489,13 @@ def _findings(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
         columns = (place, cell(statement.says), cell(entry.measured), _direction(entry), entry.size, links)
         yield f"| {' | '.join(columns)} |\n"
     yield "\n<details><summary>How each is judged, and what is otherwise than in the paper</summary>\n\n"
+    alike: dict[str, dict[str, list[str]]] = {}  # the names by what is otherwise and how
     for entry in judged:
-        different = f" *Otherwise:* {cell(entry.statement.different)}." if entry.statement.different else ""
-        yield f"- `{entry.statement.name}`. {cell(entry.statement.how)}{different}\n"
+        alike.setdefault(entry.statement.different, {}).setdefault(entry.statement.how, []).append(entry.statement.name)
+    for different, ways in alike.items():
+        yield f"- Otherwise: {cell(different)}.\n"
+        for how, names in ways.items():
+            yield f"  - {', '.join(f'`{name}`' for name in names)}: {cell(how)}\n"
     yield "\n</details>\n"
 
 

@@ -510,7 +510,7 @@ def fewer_dead(study: Study, label: str, other: str = "relu") -> Evidence:
         f"{study.name}: fewer dead units with {label} than with {other}", *dead.values(), larger=False, unit="points"
     )
     words = [
-        f"{name}: {mean(dead[name]):.2g} % of the units dead, {mean(zeros[name]):.2g} % of the outputs 0"
+        f"{name}: {mean(dead[name]):.2f} % of the units dead, {mean(zeros[name]):.0f} % of the outputs 0"
         for name in dead
     ]
     return Evidence([part], "; ".join(words), {name: mean(shares) for name, shares in dead.items()})

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..mollification.findings import AUGMENTED as AUGMENTATION
-from ..mollification.findings import PLAIN, SHORT_VIT, SMALL_DEIT, SMALL_TNT, TRAINING
+from ..mollification.findings import PLAIN, SHORT_VIT, SMALL_DEIT, SMALL_TNT, TRAINING, otherwise
 from ..runs import Study, printed_of
 from ..statement import (
     ADDED,
@@ -67,10 +67,6 @@ _INSTEAD = {
 }
 
 
-def _different(study: str) -> str:
-    return AUGMENTATION if study == AUGMENTED else TRAINING
-
-
 BEST = [
     statement(
         name=f"crrelu_is_best_{name}",
@@ -78,12 +74,12 @@ BEST = [
         says=f"CRReLU is better than GELU, ELU, PReLU, CELU, SiLU and Mish in {network}.",
         needs=[study],
         labels=["crrelu"],
-        different=_different(study),
+        different=otherwise(study, _INSTEAD),
         **stands_in(study, _INSTEAD),
     )(partial(crrelu_is_best, own=CIFAR_10 if study == AUGMENTED else study))
     for study, name, table, network in (
         (CIFAR_10, "on_cifar_10", 1, "ViT-Tiny on CIFAR-10"),
-        (AUGMENTED, "on_cifar_10_augmented", 1, "ViT-Tiny on CIFAR-10, more augmentation"),
+        (AUGMENTED, "on_cifar_10_augmented", 1, "ViT-Tiny on CIFAR-10 with timm's augmentation"),
         ("eafo-table-1-deit", "in_deit_on_cifar_10", 1, "DeiT-Tiny on CIFAR-10"),
         ("eafo-table-1-tnt", "in_tnt_on_cifar_10", 1, "TNT-Small on CIFAR-10"),
         ("eafo-table-2", "on_cifar_100", 2, "ViT-Tiny on CIFAR-100"),
@@ -129,12 +125,12 @@ HELPS = [
         says=f"The correction improves ReLU{where}.",
         needs=[study],
         labels=["crrelu", "relu"],
-        different=f"{_different(study)}; the paper has no plain ReLU beside CRReLU{added}",
+        different=f"{otherwise(study, _INSTEAD)}; the paper has no plain ReLU beside CRReLU{added}",
         **stands_in(study, _INSTEAD),
     )(the_correction_helps)
     for study, name, where, added in (
         (CIFAR_10, "the_correction_helps", "", ""),
-        (AUGMENTED, "the_correction_helps_augmented", ", with more augmentation", f"; {ADDED}"),
+        (AUGMENTED, "the_correction_helps_augmented", " with timm's augmentation", f"; {ADDED}"),
     )
 ]
 

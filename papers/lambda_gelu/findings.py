@@ -307,7 +307,7 @@ def replacing_after_hardening_costs_little(*studies: Study) -> Evidence:
         for study in studies
     ]
     lost = {study.name: mean(drops(study, HARDENED)) for study in studies}
-    words = ", ".join(f"{value:.2f} points ({name.removeprefix('lambda-gelu-')})" for name, value in lost.items())
+    words = ", ".join(f"{value:z.2f} points ({name.removeprefix('lambda-gelu-')})" for name, value in lost.items())
     return Evidence(parts, f"lost: {words}", lost)
 
 
@@ -327,7 +327,7 @@ def the_bare_swap_costs_more(*studies: Study) -> Evidence:
 def _lost(study: Study) -> str:
     """What the replacement costs with GELU and after hardening."""
     bare, hardened = (mean(drops(study, label)) for label in ("gelu", HARDENED))
-    return f"{hardened:.2f} points lost after hardening, {bare:.2f} with GELU"
+    return f"{hardened:z.2f} points lost after hardening, {bare:z.2f} with GELU"
 
 
 def _swap(study: Study) -> float:
@@ -579,7 +579,7 @@ _LABELS = {_GELU: "gelu", _LAMBDA: "lambda_gelu", "S-ReLU, hardened": "srelu", _
 _SCRATCH = "models trained from scratch on a part of WikiText-2, where the paper seems to have GPT-2's weights"
 _WIKITEXT = (
     "the validation part is trained on, too; the raw training text has words that valid and "
-    "test have as <unk>; λ-GELU from the uniform start alone, where the paper has three; it does not say whether "
+    "test have as `<unk>`; λ-GELU from the uniform start alone, where the paper has three; it does not say whether "
     "GPT-2 begins with published weights, as its numbers suggest; judged by the test part at the end of the training, "
     "where the paper has the best epoch by the validation part; rates of 1e-3 and 6e-4 and a decay "
     "of 0.1, as for a training from scratch, where the paper has 5e-5 and 0.01; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from ..runs import Study
@@ -22,18 +23,16 @@ from ..statement import (
 statement = statements_of("mollification")
 
 VIT, CONVNEXT, DELTAS = "mollification-table-1", "mollification-table-2", "mollification-table-4"
-_OTHERWISE = (
-    "trained in bfloat16; norms and biases do not decay, 1,000 training images are kept for validation, the last epoch "
-    "counts"
-)
+SMALL = "norms and biases do not decay, a fiftieth of the training images is kept for validation, the last epoch counts"
+OTHERWISE = f"trained in bfloat16; {SMALL}"
 PLAIN = "crops and mirror images alone, of what timm provides"
 TRAINING = (
     "with so little augmentation most networks get nearly all training images right and most accuracies are above the "
-    f"paper's; {_OTHERWISE}"
+    f"paper's; {OTHERWISE}"
 )
 AUGMENTED = (
     "crops, mirror images, RandAugment, mixup, cutmix, erasing and smoothed labels, where the paper says no more than "
-    f"that timm provides its augmentation; {_OTHERWISE}"
+    f"that timm provides its augmentation; {OTHERWISE}"
 )
 _NO_RELU = "the paper has no plain ReLU, from which S-ReLU with its delta differs by less than 0.0002"
 # The means over three transformers on CIFAR-10; of ViT-Tiny's own row two cells are legible in our copy.
@@ -43,7 +42,7 @@ _OF_THREE = "the paper's numbers are means over three transformers, of which thi
 # Study, name, network and data, and the paper's scores where the recipe has not all of them.
 _TABLES = (
     (VIT, "vit", "ViT-Tiny on CIFAR-10", MEANS),
-    (f"{VIT}-augmented", "vit_augmented", "ViT-Tiny on CIFAR-10, more augmentation", MEANS),
+    (f"{VIT}-augmented", "vit_augmented", "ViT-Tiny on CIFAR-10 with timm's augmentation", MEANS),
     (f"{VIT}-vit-cifar-100", "vit_on_cifar_100", "ViT-Tiny on CIFAR-100", MEANS_100),
     (f"{VIT}-vit-imagenet", "vit_on_imagenet", "ViT-Tiny on ImageNet-1K", None),
     (f"{VIT}-deit", "deit", "DeiT-Tiny on CIFAR-10", None),
@@ -52,7 +51,7 @@ _TABLES = (
     (f"{VIT}-tnt", "tnt", "TNT-Small on CIFAR-10", None),
     (f"{VIT}-tnt-cifar-100", "tnt_on_cifar_100", "TNT-Small on CIFAR-100", None),
     (CONVNEXT, "convnext", "ConvNeXt-Tiny on CIFAR-10", None),
-    (f"{CONVNEXT}-augmented", "convnext_augmented", "ConvNeXt-Tiny on CIFAR-10, more augmentation", None),
+    (f"{CONVNEXT}-augmented", "convnext_augmented", "ConvNeXt-Tiny on CIFAR-10 with timm's augmentation", None),
     (f"{CONVNEXT}-cifar-100", "convnext_on_cifar_100", "ConvNeXt-Tiny on CIFAR-100", None),
     (f"{CONVNEXT}-imagenet", "convnext_on_imagenet", "ConvNeXt-Tiny on ImageNet-1K", None),
 )
@@ -75,9 +74,16 @@ _INSTEAD = {
 }
 
 
+def otherwise(study: str, instead: Mapping[str, tuple[str, str]]) -> str:
+    """What is otherwise in the training of a study, or of what stands in for it."""
+    other, how = instead.get(study, (study, ""))
+    small = other.endswith("-small")
+    return AUGMENTED if study.endswith("augmented") else SMALL if small else TRAINING if how == PLAIN else OTHERWISE
+
+
 def _different(study: str, printed: object) -> str:
     settings = "of ConvNeXt's settings the paper gives the 100 epochs alone: the rest is its transformers'"
-    words = [AUGMENTED if study.endswith("augmented") else TRAINING if study in (VIT, CONVNEXT) else _OTHERWISE]
+    words = [otherwise(study, _INSTEAD)]
     words += [_OF_THREE] if printed else [settings, CHANGED] if CONVNEXT in study else []
     return "; ".join(words)
 
@@ -134,7 +140,7 @@ NARROW = [
         says=f"A narrow knee is best in ViT-Tiny on {data}: delta = 0.001 before seven wider ones.",
         needs=[study],
         labels=["srelu delta=0.001"],
-        different=_OTHERWISE,
+        different=otherwise(study, {DELTAS: (f"{DELTAS}-small", "")}),
         **stands_in(study, {DELTAS: (f"{DELTAS}-small", SMALL_VIT)}),
     )(a_narrow_knee_is_best)
     for name, study, data in (
@@ -161,7 +167,7 @@ def srelu_leaves_fewer_dead_units(study: Study) -> Evidence:
     says="S-ReLU with delta = 0.001 is as accurate as ReLU: both within one point of each other in four studies.",
     needs=[VIT, f"{VIT}-augmented", CONVNEXT, f"{CONVNEXT}-augmented"],
     labels=["srelu", "relu"],
-    different=f"two of the studies have crops and mirror images alone; {_OTHERWISE}; {_NO_RELU}; {ADDED}",
+    different=f"two of the studies have crops and mirror images alone; {OTHERWISE}; {_NO_RELU}; {ADDED}",
 )
 def srelu_is_as_accurate_as_relu(*studies: Study) -> Evidence:
     """An equivalence test of the test accuracies with a margin of one point."""
