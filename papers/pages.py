@@ -489,11 +489,13 @@ def _findings(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
         columns = (place, cell(statement.says), cell(entry.measured), _direction(entry), entry.size, links)
         yield f"| {' | '.join(columns)} |\n"
     yield "\n<details><summary>How each is judged, and what is otherwise than in the paper</summary>\n\n"
-    alike: dict[str, dict[str, list[str]]] = {}  # the names by what is otherwise and how
+    alike: dict[str, dict[str, list[str]]] = {}  # the names by what is otherwise, but for what † says, and by how
     for entry in judged:
-        alike.setdefault(entry.statement.different, {}).setdefault(entry.statement.how, []).append(entry.statement.name)
+        clauses = entry.statement.different.split("; ")
+        different = "; ".join(clause for clause in clauses if not any(words in clause for words in _CHANGED))
+        alike.setdefault(different, {}).setdefault(entry.statement.how, []).append(entry.statement.name)
     for different, ways in alike.items():
-        yield f"- Otherwise: {cell(different)}.\n"
+        yield f"- Otherwise: {cell(different) or 'nothing that is known'}.\n"
         for how, names in ways.items():
             yield f"  - {', '.join(f'`{name}`' for name in names)}: {cell(how)}\n"
     yield "\n</details>\n"

@@ -327,7 +327,7 @@ _NOTHING = 0.02  # an AUC so near to one half is of a model that gives all examp
 _FEW = 0.1  # of the models may have learned nothing where a row counts
 _BLIND = (
     "an activation with which more than a tenth of the models learned nothing (an AUC within 0.02 of one half) can "
-    "neither win nor lose, which was added with records at hand"
+    f"neither win nor lose; {CHANGED}"
 )
 
 
