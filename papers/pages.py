@@ -20,7 +20,7 @@ from .later import later_work
 from .ledger import Entry
 from .preferences import preference_tables
 from .runs import HERE, Runs, recipe_file
-from .statement import DIRECTIONS, Judged, Part, counted
+from .statement import ADDED, CHANGED, DIRECTIONS, Judged, Part, counted
 from .tables import (
     BELOW,
     command_to_look,
@@ -36,7 +36,7 @@ from .text import cell, plain
 CLAIMS, WRONG, FINDINGS = "What it says about mathematics", "Where it is wrong", "What it found by training"
 VERSIONS_LINE = "Made with "
 COMPARISONS, FOREST = "records/{}-comparisons.csv", "records/{}-claims.svg"  # by the stem of the paper
-_CHANGED = ("with records at hand", "known when this was written")  # of a statement that was not fixed beforehand
+_CHANGED = (ADDED, CHANGED)  # stands in what is otherwise of a statement that was not fixed beforehand
 _MADE = "<!-- made by `python -m papers --pages`; do not edit -->"
 # What a reader of each paper remembers, in one sentence.
 _MAIN = {
@@ -45,6 +45,12 @@ _MAIN = {
     "lambda_gelu": "GELU with a learned hardness, driven hard, is replaced by ReLU at almost no cost.",
     "eafo": "Lowering the entropy of its outputs improves an activation, and CRReLU is what comes of ReLU.",
     "squaf": "A soft staircase with a learned table fits better than others, and its outputs need few bits.",
+}
+# What its page calls things, where the paper's own word is needed.
+_WORDS = {
+    "smelu": " Δ₁, the prediction difference, is the mean over test examples of how far the class probabilities of a "
+    "model are from the mean of all models, summed over the classes; relative Δ₁ is that as a share of the predicted "
+    "probability of a click. A decade is a factor of 10.",
 }
 # The five main claims: of each the names of statements, of which the first that has records stands on the page.
 FIVE: dict[str, Sequence[Sequence[str]]] = {
@@ -152,90 +158,96 @@ def front(entries: Sequence[Entry], judged: Sequence[Judged]) -> str:
 
 def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     """What follows for somebody who trains a network, each sentence with its evidence, once that is there."""
-    needed = ("mollification.smoothing_helps_vit", "mollification.smoothing_helps_convnext")
-    needed += ("mollification.a_narrow_knee_is_best",)
+    needed = ("mollification.smoothing_helps_vit_augmented", "mollification.smoothing_helps_convnext_augmented")
+    needed += ("mollification.srelu_is_best_in_vit_augmented", "mollification.a_narrow_knee_is_best")
     needed += ("lambda_gelu.replacing_in_resnet", "smelu.smooth_models_agree_more_with_sgd")
     needed += ("squaf.training_every_squaf_overfits", "squaf.gains_in_decibels", "squaf.best_in_a_small_network")
     needed += ("squaf.best_in_vgg13",)
     needed += ("eafo.eps_turns_negative",)
-    needed += ("eafo.the_correction_helps", "eafo.the_correction_helps_augmented")
+    needed += ("eafo.the_correction_helps_augmented",)
     needed += ("eafo.entropy_does_more_than_the_loss", "lambda_gelu.a_temperature_is_a_learning_rate")
     needed += ("smelu.layers_near_the_input_learn_a_negative_slope_on_mnist",)
     if any(name not in judged or judged[name].evidence is None for name in needed):
         return
 
     def evidence(name: str, rival: str = "") -> str:
-        stem, _, statement = name.partition(".")
-        parts = entry.parts if (entry := judged[name].evidence) is not None and not entry.measured else ()
-        parts = [part for part in parts if f" than {rival} " in f"{part.says} "] if rival else parts
-        measured = parts[0].ours() if parts else judged[name].measured
-        return f"{measured} ([`{statement}`]({stem}/README.md#{FINDINGS.lower().replace(' ', '-')}))"
+        """The difference, or that from this rival, with its verdict as a link."""
+        stem, entry = name.partition(".")[0], judged[name]
+        parts = entry.evidence.parts if entry.evidence is not None and (rival or not entry.evidence.measured) else ()
+        chosen = [part for part in parts if f" than {rival} " in f"{part.says} "] if rival else parts[:1]
+        word = entry.word(chosen[0].direction) if rival and chosen else entry.verdict
+        setting = ", stand-in" if entry.stand_in else ""
+        measured = chosen[0].ours() if chosen and (rival or len(parts) == 1) else entry.measured
+        return f"{measured} ([{word}{setting}]({stem}/README.md#{FINDINGS.lower().replace(' ', '-')}))"
 
     def numbers(name: str) -> Mapping[str, float]:
         entry = judged[name].evidence
         return {} if entry is None else entry.numbers
 
     yield (
-        "**S-ReLU with delta = 0.001 adds nothing to ReLU that training shows**: "
-        f"{evidence('mollification.smoothing_helps_vit')} in ViT-Tiny, "
-        f"{evidence('mollification.smoothing_helps_convnext')} in ConvNeXt-Tiny. Take ReLU: a wide knee costs "
-        f"accuracy, {evidence('mollification.a_narrow_knee_is_best', 'srelu delta=0.5')} for delta = 0.5 in a small "
-        "ViT on Fashion-MNIST. Where images are mixed and augmented as timm's recipes for transformers do, what S-ReLU "
-        "gains over GELU in ViT-Tiny, "
-        f"{evidence('mollification.srelu_is_best_in_vit_augmented')}, is ReLU's: S-ReLU less ReLU is "
-        f"{evidence('mollification.smoothing_helps_vit_augmented')}."
+        "**S-ReLU with delta = 0.001 adds nothing to ReLU that training shows**: S-ReLU less ReLU is "
+        f"{evidence('mollification.smoothing_helps_vit_augmented')} in ViT-Tiny and "
+        f"{evidence('mollification.smoothing_helps_convnext_augmented')} in ConvNeXt-Tiny, so that the "
+        f"{evidence('mollification.srelu_is_best_in_vit_augmented', 'gelu')} over GELU in ViT-Tiny are ReLU's. A wide "
+        f"knee costs accuracy: {evidence('mollification.a_narrow_knee_is_best', 'srelu delta=0.5')} for delta = 0.5 in "
+        "a small ViT on Fashion-MNIST. Take ReLU."
     )
     swapped = numbers("lambda_gelu.replacing_in_resnet")
     yield (
-        "**Harden where the network must ship with ReLU and was begun with GELU**: in ResNet-18 the swap costs "
-        f"{swapped['hardened']:.2f} points after hardening and {swapped['gelu']:.1f} without "
-        "([table II](lambda_gelu/README.md#λ-gelu-table-ii-what-replacing-by-relu-costs)). Where you may choose, train "
-        "with ReLU from the start: hardening [buys no accuracy](../docs/deploy.md)."
+        "**If you must ship ReLU and would rather train GELU, train λ-GELU and harden it**: in ResNet-18 on CIFAR-10 "
+        f"putting ReLU in its place then costs {swapped['hardened']:.2f} points, and {swapped['gelu']:.1f} with GELU "
+        "([table II](lambda_gelu/README.md#λ-gelu-table-ii-what-replacing-by-relu-costs) has four networks more, with "
+        "smaller losses). Where you may choose, train with ReLU from the start: hardening "
+        "[buys no accuracy](../docs/deploy.md)."
     )
     apart = numbers("smelu.smooth_models_agree_more_with_sgd")
     yield (
-        "**Choose the widest SmeLU that keeps your accuracy**: on MNIST the predictions of twelve models are "
+        "**With SGD on MNIST choose the widest SmeLU that keeps your accuracy**: the predictions of twelve models are "
         f"{apart['smelu beta=2.5']:.4f} from their mean with beta = 2.5 and {apart['relu']:.4f} with ReLU, and wider "
         "knees gain no more "
-        "([figure 4](smelu/README.md#smelu-figure-4-sgd-error-and-prediction-difference-on-mnist-with-sgd)). On a "
-        "small sample of clicks wide knees were no gain: from torch's start most models with beta = 3 learned nothing, "
-        "and from Keras' (`init: keras`) they agreed no more than ReLU's "
-        "([table 1](smelu/README.md#smelu-table-1-clicks-of-criteo-with-40-models-each-that-share-nothing))."
+        "([figure 4](smelu/README.md#smelu-figure-4-sgd-error-and-prediction-difference-on-mnist-with-sgd)). It is not "
+        "general: with Adagrad in a small network Swish agrees more at a better accuracy "
+        "([figure 4, left](smelu/README.md#what-it-found-by-training)), and on 7,200 clicks SmeLU's models agree "
+        "no more than ReLU's, from either start "
+        "([tables 1 to 3](smelu/README.md#what-it-found-by-training)). From torch's start most of them learned nothing "
+        "there with beta = 3; mind the start (`init: keras`)."
     )
     yield (
-        "**On data of CIFAR's size train the first SQUAF alone, and all of them to fit a function**: training all of "
-        f"ViT-Tiny's loses {evidence('squaf.training_every_squaf_overfits')}, and in VGG-8 on CIFAR-100 the first "
-        f"alone gains {evidence('squaf.best_in_a_small_network', 'relu')} over ReLU in 40 epochs, in VGG-13 "
-        f"{evidence('squaf.best_in_vgg13', 'gelu')} over GELU in 24. With all trained SQUAF stores "
-        f"pictures {min(numbers('squaf.gains_in_decibels').values()):.0f} to "
+        "**If you classify with SQUAF, train the first alone; to fit a function, train all**: training all of "
+        f"ViT-Tiny's costs accuracy, {evidence('squaf.training_every_squaf_overfits', 'squaf')}. Over the best other "
+        f"activation that was run the first alone is {evidence('squaf.best_in_a_small_network', 'silu')} in VGG-8, and "
+        f"{evidence('squaf.best_in_vgg13', 'gelu')} in VGG-13, both on CIFAR-100 with short schedules. With all "
+        f"trained SQUAF stores pictures {min(numbers('squaf.gains_in_decibels').values()):.0f} to "
         f"{max(numbers('squaf.gains_in_decibels').values()):.0f} dB above the next function "
-        "([table 1](squaf/README.md#what-it-found-by-training)). Begin with a q below 1."
+        "([table 1](squaf/README.md#what-it-found-by-training)); begin with q of 0.1 to 0.2 there "
+        "([table 12](squaf/README.md#squaf-table-12-storing-the-cameraman-with-squaf-from-twenty-starts-of-q-and-"
+        "alpha))."
     )
     eps = numbers("eafo.eps_turns_negative")
     yield (
         "**Take ReLU where you would take CRReLU in a vision transformer**: CRReLU less ReLU is "
-        f"{evidence('eafo.the_correction_helps')} in ViT-Tiny, with timm's augmentation "
-        f"{evidence('eafo.the_correction_helps_augmented')}. Its eps, which begins above 0, ends below it in "
-        f"{eps['below']} of {eps['all']} layers and seeds here, in all of ViT-Tiny's and in none of some small "
+        f"{evidence('eafo.the_correction_helps_augmented')} in ViT-Tiny. Its eps, which begins above 0, ends below it "
+        f"in {eps['below']} of {eps['all']} layers and seeds here, in all of ViT-Tiny's and in none of some small "
         f"networks' ([`eps_turns_negative`](eafo/README.md#{FINDINGS.lower().replace(' ', '-')}))."
     )
     yield (
-        "**Where accuracy is all that counts, try a generalized SmeLU that rises to the left**: one with a left "
-        "slope of -0.15, which a search found on MNIST, is [shown to be "
-        "better](../docs/searches.md#in-another-network) than ReLU and GELU in ViT-Tiny on CIFAR-10, and "
-        "[not shown to be](../docs/searches.md#slope-and-knee-apart) in a small ViT on Fashion-MNIST. Layers near the "
-        "input learn such a slope by themselves, as the SmeLU paper says: g_minus on MNIST, "
+        "**If you need neither exact zeros nor ReLU in the end, a generalized SmeLU that rises to the left is worth "
+        "one run**: one with a left slope of -0.15, which a search found on MNIST, is [2.5 points better than "
+        "ReLU](../docs/searches.md#in-another-network) in ViT-Tiny on CIFAR-10 and "
+        "[level with it](../docs/searches.md#slope-and-knee-apart) in a small ViT on Fashion-MNIST; another winner of "
+        "these searches was 11 points behind there. Layers near the input learn such a slope by themselves, as the "
+        "SmeLU paper says, without a gain that is shown: g_minus on MNIST, "
         f"{evidence('smelu.layers_near_the_input_learn_a_negative_slope_on_mnist')}."
     )
     yield (
         "**Do not expect much of lowering the entropy of activations while a network trains**: over the same "
-        f"spline with slopes learned from the loss it gains {evidence('eafo.entropy_does_more_than_the_loss')}. "
+        f"spline with slopes learned from the loss, {evidence('eafo.entropy_does_more_than_the_loss')}. "
         "[The guide](../docs/guides/entropic.md) has how to do it."
     )
     yield (
-        "**A temperature is a learning rate**: with SGD t and c of λ-GELU act through c / t² alone "
-        f"({evidence('lambda_gelu.a_temperature_is_a_learning_rate')}), with Adam through c / t. Leave t at 1 and "
-        "choose the rate."
+        "**A temperature is a learning rate**: the temperature t of λ-GELU and the multiple c of its learning rate act "
+        f"through c / t² alone with SGD ({evidence('lambda_gelu.a_temperature_is_a_learning_rate')}) and through c / t "
+        "with Adam. Leave t at 1 and choose the rate."
     )
 
 
@@ -276,12 +288,13 @@ def _parts(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged], run
             for entry in listed:
                 yield f"- **{entry.claim.place}.** {entry.claim.says} *{word}:* {entry.measured.rstrip('.')}.\n"
     yield "\n## Its tables and figures\n\n"
-    yield from contents(paper, runs, _stand_ins(judged))
+    stand_ins = _stand_ins(judged)
+    yield from contents(paper, runs, stand_ins)
     yield f"\n## {FINDINGS}\n\n"
     yield from _findings([entry for entry in judged if entry.evidence is not None], runs)
     yield from _without_records([entry for entry in judged if entry.evidence is None])
     figures = [*FIGURES.get(paper.stem, ()), *figures_of(runs)]
-    yield from study_tables(runs, paper.stem.replace("_", "-"), figures, BELOW, _stand_ins(judged))
+    yield from study_tables(runs, paper.stem.replace("_", "-"), figures, BELOW, stand_ins)
     for name, heading, quoted in COSTS.get(paper.stem, ()):
         yield from cost_table(runs, name, quoted, heading)
     if paper.stem == "lambda_gelu":
@@ -323,27 +336,28 @@ def _main_claims(paper: Paper, judged: Sequence[Judged]) -> Iterator[str]:
     yield "| main claim | printed effect | ours, 95 % interval | setting | direction | size |\n"
     yield "|---|--:|---|---|---|---|\n"
     for entry in claims:
-        key = min(_deciding(entry), key=lambda part: part.printed or 0.0, default=None)
-        printed = "" if key is None or key.printed is None else f"{key.printed:+.3g}"
-        alone = key is not None and (key.printed is not None or entry.measured == key.ours())
-        ours = f"{key.ours()}<br>{readable(key.says, paper)}" if key is not None and alone else entry.measured
-        ours = "" if entry.evidence is None else ours
+        parts = [] if entry.evidence is None else entry.evidence.parts
+        printed = _printed(drawn(entry))
+        ours = "" if entry.evidence is None else entry.measured
+        if len(parts) == 1 and ours == parts[0].ours():
+            ours += f"<br>{readable(parts[0].says, paper)}"
         setting = "not run" if entry.evidence is None else "stand-in" if entry.stand_in else "same"
         cells = (cell(entry.statement.says), printed, cell(ours), setting, _direction(entry), entry.size)
         yield f"| {' | '.join(cells)} |\n"
     if any(drawn(entry) for entry in claims):
         yield f"\n![{_SHARES}]({FOREST.format(paper.stem)})\n"
     yield (
-        "\nOf several comparisons one with the verdict of the claim stands here, that with the smallest printed "
-        f"effect; every one stands in [a CSV]({COMPARISONS.format(paper.stem)}), in the order of the statements "
-        "below.\n\n"
+        "\nDifferences are positive where they go the way of the claim. Every comparison stands in "
+        f"[a CSV]({COMPARISONS.format(paper.stem)}), in the order of the statements below."
+        f"{_WORDS.get(paper.stem, '')}\n\n"
     )
 
 
-def _deciding(entry: Judged) -> list[Part]:
-    """Of the comparisons with a printed effect, or of all, those with the verdict of the whole, if there are any."""
-    parts = drawn(entry) or [part for part in (entry.evidence.parts if entry.evidence else ()) if part.interval]
-    return [part for part in parts if entry.word(part.direction) == entry.verdict] or parts
+def _printed(parts: Sequence[Part]) -> str:
+    """The paper's effects: "+0.2 to +0.6 points"."""
+    effects = sorted({part.printed or 0.0 for part in parts})
+    ends = dict.fromkeys(f"{effect:+.3g}" for effect in (*effects[:1], *effects[-1:]))
+    return f"{' to '.join(ends)} {parts[0].unit}".rstrip() if parts else ""
 
 
 def _direction(entry: Judged) -> str:
@@ -425,7 +439,7 @@ def readable(says: str, paper: Paper, *, with_study: bool = False) -> str:
     """
     study = match["study"] if (match := _STUDY.match(says)) else ""
     words = re.sub(r"[a-z_]+[0-9]?", lambda word: _CALLED.get(word[0], word[0]), says[match.end() if match else 0 :])
-    words = words.replace("beta=", "β = ")
+    words = words.replace("beta=", "β = ").replace("delta=", "δ = ")
     place = study.removeprefix(f"{paper.stem.replace('_', '-')}-").replace("-keras", " (Keras)").replace("-", " ")
     return f"{place}: {words}" if place and (with_study or "=" in study) else words
 
@@ -483,7 +497,7 @@ def _findings(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
     for entry in judged:
         statement = entry.statement
         links = ", ".join(records_of(statement.paper, name, runs) for name in entry.records)
-        mark = " †" if any(words in statement.different for words in _CHANGED) else ""
+        mark = " †" if set(statement.different.split("; ")) & set(_CHANGED) else ""
         place = f"{cell(statement.place)}<br>`{statement.name}`{mark}"
         links += f"<br>Stand-in: {cell(entry.stand_in)}" if entry.stand_in else ""
         columns = (place, cell(statement.says), cell(entry.measured), _direction(entry), entry.size, links)
@@ -492,10 +506,10 @@ def _findings(judged: Sequence[Judged], runs: Runs) -> Iterator[str]:
     alike: dict[str, dict[str, list[str]]] = {}  # the names by what is otherwise, but for what † says, and by how
     for entry in judged:
         clauses = entry.statement.different.split("; ")
-        different = "; ".join(clause for clause in clauses if not any(words in clause for words in _CHANGED))
+        different = "; ".join(clause for clause in clauses if clause not in _CHANGED)
         alike.setdefault(different, {}).setdefault(entry.statement.how, []).append(entry.statement.name)
     for different, ways in alike.items():
-        yield f"- Otherwise: {cell(different) or 'nothing that is known'}.\n"
+        yield f"- Otherwise: {cell(different)}.\n"
         for how, names in ways.items():
             yield f"  - {', '.join(f'`{name}`' for name in names)}: {cell(how)}\n"
     yield "\n</details>\n"
@@ -532,12 +546,12 @@ def _recipe(name: str, paper: Paper) -> str:
 # -- the paper's tables and figures
 
 
-def contents(paper: Paper, runs: Runs, stand_ins: Collection[str] = ()) -> Iterator[str]:
+def contents(paper: Paper, runs: Runs, stand_ins: Collection[str]) -> Iterator[str]:
     """Every table and figure of a paper, in its order, with what runs it and how far that was run."""
     yield (
         "`softknee study run FILE` runs a recipe of the third column, with `--only LABEL` one row of it; `--smoke` "
-        "tries it in a minute on a CPU. What has no remark was run in the paper's setting. The paper's numbers stand "
-        "in the recipe.\n\n"
+        "tries it in a minute on a CPU. What has no remark was run in the paper's setting, as far as that is known; "
+        "the paper's numbers stand in the recipe.\n\n"
     )
     yield "| in the paper | what | run by |\n|---|---|---|\n"
     exhibits = EXHIBITS[paper.stem]

@@ -14,7 +14,7 @@ from softknee.measure.record import Quantity
 
 from .claim import paper as paper_called
 from .runs import Runs, Study, command_of_recipe, command_of_row, folded, recipe_named
-from .statement import Evidence, Part, Statement, better, mean, statements_of
+from .statement import Evidence, Part, Statement, better, mean, ranges, statements_of
 
 GELU = "gelu"  # the label of the model's own activation in the recipes
 STORIES = "eafo-table-4-stories"  # the study that stands in for those with GPT-2
@@ -200,12 +200,14 @@ def preference_tables(runs: Runs, paper: str) -> Iterator[str]:
         where = f"{paper_called(paper).name}, {table.place.lower()}"
         yield f"\n### {where}: {table.network} trained on preferences (DPO)\n\n"
         if name != table.study:
-            yield f"Here a stand-in: {_STAND_IN}. In the rows of GELU it has its own SiLU.\n\n"
+            yield f"Here a stand-in: {_STAND_IN}. Its own activation is SiLU, in the place of the paper's GELU.\n\n"
         head = ["β", "activation", *(text for column in table.columns for text in (f"{column.head}: paper", "here"))]
         rows = []
         for beta, label, title, printed in table.rows():
             pairs = zip(printed, table.columns, strict=True)
-            rows.append([beta, title, *(t for cell, column in pairs for t in (cell, column.text(study, label, beta)))])
+            own = label == GELU and name in _OWN
+            called = f"its own ({title}, here {_OWN[name]})" if own else title
+            rows.append([beta, called, *(t for cell, column in pairs for t in (cell, column.text(study, label, beta)))])
         yield Table(head=head, rows=rows, align="rl" + "rr" * len(table.columns), markup=True).markdown(COLONS)
         note = "" if recipe.paper is None else f" {' '.join(recipe.paper.note.split())}"
         yield (
@@ -231,9 +233,7 @@ def _judge(table: PreferenceTable, study: Study) -> Evidence:
             for values, title in ((mine, table.title), (theirs, own)):
                 if values is not None:
                     numbers[f"{title} beta={beta} {column.name}"] = mean(values)
-        there = [part for part in parts[before:] if part.difference is not None]
-        ends = [choose(there, key=lambda part: part.difference or 0.0).ours() for choose in (min, max) if there]
-        words.append(f"{column.head}: {' to '.join(ends) or 'diverged'}")
+        words.append(f"{column.head}: {ranges(parts[before:]) or 'diverged'}")
     return Evidence(parts, "; ".join(words), numbers)
 
 

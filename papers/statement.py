@@ -7,6 +7,7 @@ A statement is cut into comparisons of two activations in one study. Each answer
                              any correction, all are (that all hold at once needs none: Berger 1982)
                  reversed    the same for the other sign; or all seeds of what should win diverged
                  not shown   neither, or fewer than three seeds on a side
+                 left open   it was run and decides nothing, for a reason that it names; it counts for nothing
     size         as printed  direction shown, and the 95 % interval of ours holds the paper's effect or lies above it
                  smaller     direction shown, and the paper's effect lies above our interval
                  excluded    direction not shown, and the paper's effect lies above our interval
@@ -14,8 +15,8 @@ A statement is cut into comparisons of two activations in one study. Each answer
                  none        the paper prints no effect, or the setting is a stand-in
 
 A comparison that was not run is listed, blocks nothing and counts for nothing. A statement is shown where every
-comparison is, reversed where one is and none is shown, and not shown otherwise. A stand-in (other data, fewer epochs,
-another model than the paper's) supports or doubts a statement; it neither shows nor reverses it.
+comparison is, reversed where more than half are and none is shown, and not shown otherwise. A stand-in (other data,
+fewer epochs, another model than the paper's) supports or doubts a statement; it neither shows nor reverses it.
 
 These rules took the place of the first ones (paired tests, one verdict of four words) when the records up to 2026-11-17
 were there; they are fixed for the records to come. A statement whose own comparisons were changed then says so.
@@ -51,9 +52,10 @@ from .claim import Paper, paper
 from .runs import Runs, Study, printed_of
 
 SHOWN, NOT_SHOWN, REVERSED, NOT_RUN, NOT_THERE = "shown", "not shown", "reversed", "not run", "no records"
+LEFT_OPEN = "left open"
 SUPPORTED, DOUBTED = "supported", "doubted"  # what a stand-in does in the place of showing and reversing
 AS_PRINTED, SMALLER_THAN_PRINTED, EXCLUDED, OPEN = "as printed", "smaller", "excluded", "open"
-DIRECTIONS = (SHOWN, SUPPORTED, NOT_SHOWN, REVERSED, DOUBTED, NOT_RUN, NOT_THERE)
+DIRECTIONS = (SHOWN, SUPPORTED, NOT_SHOWN, REVERSED, DOUBTED, LEFT_OPEN, NOT_RUN, NOT_THERE)
 SIZES = (AS_PRINTED, SMALLER_THAN_PRINTED, EXCLUDED, OPEN)
 LEVEL = 0.05
 FEWEST_SEEDS = 3
@@ -128,17 +130,16 @@ class Evidence:
         object.__setattr__(self, "parts", corrected(self.parts))
 
     @property
-    def ran(self) -> list[Part]:
-        """The comparisons that were run."""
-        return [part for part in self.parts if part.direction != NOT_RUN]
-
-    @property
     def direction(self) -> str:
         """Of the statement, as the rules have it."""
-        directions = {part.direction for part in self.ran}
-        if len(directions) <= 1:
-            return directions.pop() if directions else NOT_THERE
-        return REVERSED if REVERSED in directions and SHOWN not in directions else NOT_SHOWN
+        directions = [part.direction for part in self.parts]
+        decided = [direction for direction in directions if direction not in (NOT_RUN, LEFT_OPEN)]
+        if not decided:
+            return NOT_SHOWN if LEFT_OPEN in directions else NOT_THERE
+        if set(decided) == {SHOWN}:
+            return SHOWN
+        most = decided.count(REVERSED) > len(decided) / 2
+        return REVERSED if most and SHOWN not in decided else NOT_SHOWN
 
 
 @dataclass(frozen=True)
@@ -221,11 +222,21 @@ class Judged:
             return f"there are no records of it yet: {', '.join(self.statement.needs)}{begun}"
         if self.evidence.measured:
             return self.evidence.measured
-        parts = [part for part in self.evidence.parts if part.difference is not None]
-        if len(parts) < 2:
-            return "".join(part.ours() for part in parts)
-        low, high = (choose(parts, key=lambda part: part.difference or 0.0) for choose in (min, max))
-        return f"{len(parts)} differences, from {low.ours()} to {high.ours()}"
+        return ranges(self.evidence.parts)
+
+
+def ranges(parts: Iterable[Part]) -> str:
+    """The differences of the comparisons that count, from the lowest to the highest, those of each unit together."""
+    by_unit: dict[str, list[Part]] = {}
+    for part in parts:
+        if part.difference is not None and part.direction not in (NOT_RUN, LEFT_OPEN):
+            by_unit.setdefault(part.unit, []).append(part)
+    return "; ".join(map(_range, by_unit.values()))
+
+
+def _range(parts: Sequence[Part]) -> str:
+    low, high = (choose(parts, key=lambda part: part.difference or 0.0) for choose in (min, max))
+    return low.ours() if len(parts) == 1 else f"{len(parts)} differences, from {low.ours()} to {high.ours()}"
 
 
 def counted(words: Iterable[str], order: Sequence[str]) -> str:
@@ -317,7 +328,10 @@ def record(judged: Sequence[Judged], *, command: str) -> Record:
             "measured": entry.measured,
             "direction": entry.verdict,
             "size": entry.size,
-            "parts": [vars(part) | {"size": part.size} for part in parts],
+            "parts": [
+                vars(part) | {"direction": entry.word(part.direction), "size": "" if entry.stand_in else part.size}
+                for part in parts
+            ],
             "numbers": {} if entry.evidence is None else _finite(entry.evidence.numbers),
             "records": list(entry.records or entry.statement.needs),
         }

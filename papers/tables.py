@@ -137,7 +137,8 @@ def study_tables(
         if study.teacher is not None:
             taught = f"The teacher's accuracy is {_percent(mean(study.teacher.test['accuracy']))} % here. "
         yield (
-            f"\n{seeds} seeds on {', '.join(study.machines)}{commits}: mean and 95 % interval{scale}. "
+            f"\n{seeds} seeds on {', '.join(study.machines)}{commits}: mean and 95 % interval{scale}; ° is not shown "
+            "to be worse than the best, corrected over the rows of this table. "
             f"{stand_in}{taught}{' '.join(paper.note.split())} Again: `{command_of(name)}`. "
             f"[Records](records/{name}/trials).\n"
         )
@@ -157,8 +158,8 @@ def _shared(runs: Runs, name: str) -> str:
             continue
         theirs = set(runs.study(other).keys.values())
         if both := [label for label, key in keys.items() if key in theirs]:
-            rows = "These runs" if len(both) == len(keys) else f"The runs of {', '.join(both)}"
-            lines.append(f"\n{rows} are those of `{other}`, too, and count once.\n")
+            rows = "All rows" if len(both) == len(keys) else f"The rows {', '.join(both)}"
+            lines.append(f"\n{rows} are the same runs as those of `{other}`, and count once.\n")
     return "".join(lines)
 
 

@@ -12,7 +12,7 @@ from softknee.spec import NormalPdf, elementary, x
 from softknee.spec.algebra import exp, sympy
 from softknee.spec.pieces import split
 
-from ..claim import Finding, claims_of, formula, get, integral, jumps, line, mp, same, tex
+from ..claim import OURS, Finding, claims_of, formula, get, integral, jumps, line, mp, same, tex
 
 claim = claims_of("eafo")
 
@@ -412,7 +412,7 @@ def the_facts() -> Finding:
 
 
 @claim(
-    place="Our own remark on section 2.1.2, with equation 8",
+    place=f"{OURS} remark on section 2.1.2, with equation 8",
     says="The method works with increasing activations that have an inverse, and its outcome CRReLU "
     "has none left of 0.",
     expect="holds",

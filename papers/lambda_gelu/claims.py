@@ -14,7 +14,7 @@ from softknee.spec import NormalCdf, NormalPdf, elementary, x
 from softknee.spec.algebra import oo, sympy
 from softknee.spec.reference import evaluate
 
-from ..claim import F64, Finding, certificate, claims_of, formula, get, integral, line, mp, same
+from ..claim import F64, OURS, Finding, certificate, claims_of, formula, get, integral, line, mp, same
 
 claim = claims_of("lambda_gelu")
 
@@ -95,7 +95,7 @@ def target_hardness() -> Finding:
 
 
 @claim(
-    place="Our own remark on section V",
+    place=f"{OURS} remark on section V",
     says=r"The tolerance of the target $\lambda$ is one of the integral over $x$; at 0 the gate stays half a step away "
     r"for every $\lambda$.",
     expect="holds",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from ..claim import OURS
 from ..runs import Study
 from ..statement import (
     ADDED,
@@ -23,7 +24,7 @@ from ..statement import (
 statement = statements_of("mollification")
 
 VIT, CONVNEXT, DELTAS = "mollification-table-1", "mollification-table-2", "mollification-table-4"
-SMALL = "norms and biases do not decay, a fiftieth of the training images is kept for validation, the last epoch counts"
+SMALL = "norms and biases do not decay, some training images are kept for validation, the last epoch counts"
 OTHERWISE = f"trained in bfloat16; {SMALL}"
 PLAIN = "crops and mirror images alone, of what timm provides"
 TRAINING = (
@@ -56,7 +57,7 @@ _TABLES = (
     (f"{CONVNEXT}-imagenet", "convnext_on_imagenet", "ConvNeXt-Tiny on ImageNet-1K", None),
 )
 _EPOCHS = "8 epochs without augmentation"
-SHORT_VIT = (f"{VIT}-vit-cifar-100-short", "15 of the 100 epochs")
+SHORT_VIT = (f"{VIT}-vit-cifar-100-short", f"15 of the 100 epochs, {PLAIN}")
 SMALL_DEIT = (f"{VIT}-deit-small", f"a DeiT of two blocks of width 48 on 20,000 images of CIFAR-10, {_EPOCHS}")
 SMALL_TNT = (f"{VIT}-tnt-small", f"a TNT of two blocks of widths 48 and 8 on 20,000 images of CIFAR-10, {_EPOCHS}")
 SMALL_CONVNEXT = (
@@ -65,8 +66,7 @@ SMALL_CONVNEXT = (
 )
 # By study: what is there in its place as long as it was not run, and how that differs; or how it differs itself.
 _INSTEAD = {
-    VIT: (VIT, PLAIN),
-    CONVNEXT: (CONVNEXT, PLAIN),
+    **{study: (study, PLAIN) for study, *_ in _TABLES if not study.endswith("augmented")},
     f"{VIT}-vit-cifar-100": SHORT_VIT,
     f"{VIT}-deit": SMALL_DEIT,
     f"{VIT}-tnt": SMALL_TNT,
@@ -76,9 +76,10 @@ _INSTEAD = {
 
 def otherwise(study: str, instead: Mapping[str, tuple[str, str]]) -> str:
     """What is otherwise in the training of a study, or of what stands in for it."""
-    other, how = instead.get(study, (study, ""))
-    small = other.endswith("-small")
-    return AUGMENTED if study.endswith("augmented") else SMALL if small else TRAINING if how == PLAIN else OTHERWISE
+    if study.endswith("augmented"):
+        return AUGMENTED
+    other, how = instead.get(study, (study, PLAIN))
+    return SMALL if other.endswith("-small") else TRAINING if how == PLAIN else OTHERWISE
 
 
 def _different(study: str, printed: object) -> str:
@@ -163,7 +164,7 @@ def srelu_leaves_fewer_dead_units(study: Study) -> Evidence:
 
 
 @statement(
-    place="Our own check",
+    place=f"{OURS} check",
     says="S-ReLU with delta = 0.001 is as accurate as ReLU: both within one point of each other in four studies.",
     needs=[VIT, f"{VIT}-augmented", CONVNEXT, f"{CONVNEXT}-augmented"],
     labels=["srelu", "relu"],

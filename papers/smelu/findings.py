@@ -12,7 +12,7 @@ from ..runs import Study
 from ..statement import (
     ADDED,
     CHANGED,
-    NOT_RUN,
+    LEFT_OPEN,
     NOT_SHOWN,
     REVERSED,
     SHOWN,
@@ -27,6 +27,7 @@ from ..statement import (
     exceeds,
     labels_of,
     percent,
+    ranges,
     statements_of,
     wins,
 )
@@ -34,13 +35,11 @@ from ..statement import (
 statement = statements_of("smelu")
 KERAS = "-keras"  # the same study with Keras' start: Glorot-uniform weights, zero biases, Adam with eps 1e-7
 _TORCH = "weights and biases begin as torch draws them"
+_OTHER_START = f"{_TORCH}, and not as Keras does"
 
 
 _AT_END = "the best value lies at an end of our grid"
-_ENDS = (
-    "a comparison is left open where a side that did not win it has its best value of beta at an end of our grid, and "
-    "a statement of which all are left open is not shown"
-)
+_ENDS = "a comparison is left open where a side that did not win it has its best value of beta at an end of our grid"
 
 
 def searched(
@@ -51,18 +50,16 @@ def searched(
 ) -> Evidence:
     """Comparisons of the best value of beta of each family with another label; `sides` are the two labels of each.
 
-    Where a side that did not win has its best value at an end of our grid, a better one may lie beyond it: nothing was
-    decided, and the comparison counts as not run. A statement of which nothing was decided is not shown. The correction
-    is over all comparisons, those that are left open too.
+    Where a side that did not win has its best value at an end of our grid, a better one may lie beyond it: the
+    comparison is left open. The correction is over all comparisons, those that are left open too.
     """
     judged = corrected(parts)
     ends = [
         [label for label in _behind(part, pair) if _at_end(study, label)]
         for part, pair in zip(judged, sides, strict=True)
     ]
-    decided = any(part.direction != NOT_RUN and not at_end for part, at_end in zip(judged, ends, strict=True))
     left = [
-        replace(part, says=f"{part.says} ({_AT_END})", direction=NOT_RUN if decided else NOT_SHOWN) if at_end else part
+        replace(part, says=f"{part.says} ({_AT_END})", direction=LEFT_OPEN) if at_end else part
         for part, at_end in zip(judged, ends, strict=True)
     ]
     words = told(left, f"left open, since {_AT_END}", [label for at_end in ends for label in at_end])
@@ -86,19 +83,9 @@ def _at_end(study: Study, label: str) -> bool:
 
 
 def told(parts: Sequence[Part], why: str, labels: Iterable[str]) -> str:
-    """The differences that count, by their units, and the labels that do not; empty where all of them count."""
-    if not (short := _short(labels)):
-        return ""
-    by_unit: dict[str, list[Part]] = {}
-    for part in parts:
-        if part.difference is not None and part.direction != NOT_RUN:
-            by_unit.setdefault(part.unit, []).append(part)
-    return "; ".join([*map(_range, by_unit.values()), f"{why}: {short}"])
-
-
-def _range(parts: Sequence[Part]) -> str:
-    low, high = (choose(parts, key=lambda part: part.difference or 0.0) for choose in (min, max))
-    return low.ours() if len(parts) == 1 else f"{len(parts)} differences, from {low.ours()} to {high.ours()}"
+    """The differences that count and the labels that do not; empty where all of them count."""
+    short = _short(labels)
+    return "; ".join(filter(None, (ranges(parts), f"{why}: {short}"))) if short else ""
 
 
 def _short(labels: Iterable[str]) -> str:
@@ -118,9 +105,9 @@ OTHER_MEASURES = ("delta_2", "true_label", "hamming")
 _SETTING = (
     "whether the paper normalises weights with SGD is not known, and here they are not; 1,200 training images are kept "
     "for validation; with SGD products are of TF32; the paper's values of beta are not printed, and of each family the "
-    f"best of ours is taken; {_ENDS}"
+    f"best of ours is taken; {CHANGED}"
 )
-_DIFFERENT = f"{_SETTING}; {CHANGED}"
+_DIFFERENT = f"{_SETTING}; {_ENDS}"
 _SMALL = "two layers of 128 and 6 epochs, and not two of 1200 and 150"
 _LEGEND = "the one legend that is legible, that of figure 14, names ReLU, SmeLU and Swish alone"
 _FAMILIES = f"{_DIFFERENT}; {_LEGEND}"
@@ -131,9 +118,9 @@ def with_each_optimizer(
 ) -> Callable[[Callable[[Study], Evidence]], tuple[Statement, ...]]:
     """One statement for SGD, one for it with Keras' start, and one for Adagrad."""
     cases = (
-        ("sgd", "SGD", "right", SGD, _TORCH),
-        ("sgd_and_keras_start", "SGD", "right", SGD + KERAS, ""),
-        ("adagrad", "Adagrad", "left", ADAGRAD, _TORCH),
+        ("sgd", "SGD and torch's start", "right", SGD, {"stand_in": _OTHER_START}),
+        ("sgd_and_keras_start", "SGD and Keras' start", "right", SGD + KERAS, {}),
+        ("adagrad", "Adagrad", "left", ADAGRAD, {"stand_in": _SMALL, "instead": {ADAGRAD: f"{ADAGRAD}-small"}}),
     )
 
     def made(decide: Callable[[Study], Evidence]) -> tuple[Statement, ...]:
@@ -141,13 +128,12 @@ def with_each_optimizer(
             statement(
                 name=f"{name}_with_{case}",
                 place=place.format(side=side),
-                says=f"With {optimizer}{says}".format(share=30 if optimizer == "SGD" else 10),
+                says=f"With {optimizer}{says}".format(share=10 if study == ADAGRAD else 30),
                 needs=[study],
-                different="; ".join(filter(None, (start, different))),
-                stand_in=_SMALL,
-                instead={ADAGRAD: f"{ADAGRAD}-small"},
+                different=f"{_TORCH}; {different}" if study == ADAGRAD else different,
+                **setting,
             )(decide)
-            for case, optimizer, side, study, start in cases
+            for case, optimizer, side, study, setting in cases
         )
 
     return made
@@ -192,15 +178,21 @@ def smooth_models_agree_more(study: Study) -> Evidence:
     "difference_depends_on_the_activation",
     place="Section 5, MNIST",
     says=", prediction difference changes from activation to activation by over {share} % of its lowest value.",
-    different=f"{_FAMILIES}; without SELU, which does not train well here",
+    different=f"{_SETTING}; {_LEGEND}; without SELU, which does not train well here",
 )
 def difference_depends_on_the_activation(study: Study) -> Evidence:
-    """The lowest delta 1 against the highest; the printed effect is that share of the lowest."""
-    labels = [label for label in study.outcomes if label not in labels_of(study, "selu")]
+    """Of each family the value of beta with the lowest delta 1, and ReLU: the lowest of them against the highest, by
+    the interval of the jackknife against that share of the lowest."""
+    labels = ["relu", *(_lowest(study, labels_of(study, family)) for family in families_of(study))]
     low = _lowest(study, labels)
     high = max(labels, key=lambda label: (not math.isnan(difference(study, label)), difference(study, label)))
     share = (0.1 if study.name.startswith(ADAGRAD) else 0.3) * difference(study, low)
-    return Evidence(agrees_more(study, low, [high], printed=share))
+    (part,) = agrees_more(study, low, [high])
+    if part.interval is None:
+        return Evidence([part])
+    direction = SHOWN if part.interval[0] > share else REVERSED if part.interval[1] < share else NOT_SHOWN
+    words = f"{part.ours()} from {low} to {high}, where {share:.5f} is asked for"
+    return Evidence([replace(part, direction=direction, p=None)], words)
 
 
 @with_each_optimizer(
@@ -240,7 +232,7 @@ def smooth_activations_can_be_more_accurate(study: Study) -> Evidence:
     "wider_knees_agree_more",
     place="Sections 3 and 4",
     says=", SmeLU's models mostly differ less from each other the wider its knee.",
-    different=f"{_DIFFERENT}; the paper adds that the best may lie between; {ADDED}",
+    different=f"{_SETTING}; the paper adds that the best may lie between; {ADDED}",
 )
 def wider_knees_agree_more(study: Study) -> Evidence:
     """The SmeLU with the narrowest knee against that of the wider ones with the lowest delta 1, by the jackknife; and
@@ -291,13 +283,13 @@ def smelu_is_comparable_or_superior(study: Study) -> Evidence:
 
 
 def _no_worse(part: Part, room: float) -> Part:
-    """The same comparison with room for being behind, as with `alike`: shown where its interval lies above -room, and
-    reversed where it lies below."""
+    """The same comparison with room for being behind, by its 95 % interval, which is stricter than `alike`: shown where
+    that lies above -room, and reversed where it lies below."""
     if part.difference is None:  # too few seeds on a side
         return part
     low, high = part.interval or (part.difference, part.difference)
     direction = SHOWN if low > -room else REVERSED if high < -room else NOT_SHOWN
-    return replace(part, says=f"{part.says}, or behind by less than {room:.2g}", direction=direction)
+    return replace(part, says=f"{part.says}, or behind by less than {room:.2g}", direction=direction, p=None)
 
 
 def swish_agrees_less(study: Study) -> Evidence:
@@ -312,11 +304,16 @@ SWISH = [
     statement(
         name=f"swish_agrees_less_with_sgd{suffix}",
         place="Figure 4 (right) and section 5, MNIST",
-        says="With SGD, Swish appears inferior in prediction difference to the other smooth activations.",
+        says=f"With SGD and {start} start, Swish appears inferior in prediction difference to the other smooth "
+        "activations.",
         needs=[study],
         different=_FAMILIES,
+        stand_in=stand_in,
     )(swish_agrees_less)
-    for study, suffix in ((SGD, ""), (SGD + KERAS, "_and_keras_start"))
+    for study, suffix, start, stand_in in (
+        (SGD, "", "torch's", _OTHER_START),
+        (SGD + KERAS, "_and_keras_start", "Keras'", ""),
+    )
 ]
 
 
@@ -361,7 +358,7 @@ def _where_both_learned(study: Study, winner: str, others: Sequence[str], parts:
     for other, part in zip(others, parts, strict=True):
         lost = [f"{blind(study, label)} models of {label}" for label in (winner, other) if not _learned(study, label)]
         says = f"{part.says} ({', '.join(lost)} learned nothing)"
-        judged.append(Part(says, NOT_RUN, printed=part.printed, unit=part.unit) if lost else part)
+        judged.append(Part(says, LEFT_OPEN, printed=part.printed, unit=part.unit) if lost else part)
     return judged
 
 
@@ -370,7 +367,7 @@ def _of_those_that_learned(parts: Sequence[Part], studies: Sequence[Study], fami
     more."""
     labels = [(study, label) for study in studies for name in ("relu", family) for label in labels_of(study, name)]
     left = [label for study, label in labels if not _learned(study, label)]
-    return Evidence(parts, told(parts, "left out, since models learned nothing", left))
+    return Evidence(parts, told(parts, "left open, since models learned nothing", left))
 
 
 def _agreeing(study: Study, labels: Sequence[str], measure: str) -> str:
@@ -415,13 +412,13 @@ def of_clicks(
         return tuple(
             statement(
                 name=f"{decide.__name__}{suffix}",
-                place=place,
+                place=f"{place}, {drawn} start",
                 says=says,
                 needs=[f"{name}{start}" for name in needs],
-                different="; ".join(filter(None, (drawn, _SAMPLE, different))),
+                different="; ".join(filter(None, (_SAMPLE, different))),
                 stand_in=_FEWER,
             )(decide)
-            for start, suffix, drawn in (("", "", _TORCH), (KERAS, "_with_keras_start", ""))
+            for start, suffix, drawn in (("", "", "torch's"), (KERAS, "_with_keras_start", "Keras'"))
         )
 
     return made
@@ -539,7 +536,11 @@ def two_online_relu_models_differ(study: Study, pair: Study) -> Evidence:
     two do, where what sets them apart is normal, and the paper has 10 % of two. Two models of ours stand beside."""
     part = exceeds(study, "relu", RELATIVE, 0.1 * math.sqrt(11 / 6))
     twelve, two = (difference(each, "relu", RELATIVE) for each in (study, pair))
-    words = f"twelve models {percent(twelve)}, {part.ours()} above 13.5 %; two models {percent(two)}"
+    low, high = part.interval or (math.nan, math.nan)
+    words = (
+        f"twelve models {percent(twelve)}, {100 * (part.difference or 0.0):.1f} [{100 * low:.1f}, {100 * high:.1f}] "
+        f"points above 13.5 %; two models {percent(two)}"
+    )
     return Evidence([part], words, {"twelve models": twelve, "two models": two})
 
 

@@ -97,8 +97,6 @@ ASKED = {
 WRONG = {
     "mollification.gelu_constant",
     "mollification.srelu_has_no_edge",
-    "mollification.elu_and_celu_are_one",
-    "smelu.criteo_embeddings",
     "eafo.the_sign_of_the_correction",
     "eafo.crrelu_raises_the_entropy",
     "eafo.the_proof_of_the_bound",

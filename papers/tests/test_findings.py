@@ -14,6 +14,7 @@ from papers.runs import Runs, recipe_file, recipe_named, recipe_names, without
 from papers.squaf.findings import FITTING
 from papers.statement import (
     FEWEST_SEEDS,
+    LEFT_OPEN,
     NOT_RUN,
     NOT_SHOWN,
     REVERSED,
@@ -115,7 +116,10 @@ def test_a_table_marks_the_best_and_what_is_not_shown_to_be_worse(tmp_path):
     ("each", "verdict", "counts"),
     [
         ([SHOWN, SHOWN], SHOWN, ""),
-        ([REVERSED, NOT_SHOWN, NOT_SHOWN], REVERSED, "2 not shown, 1 reversed"),
+        ([REVERSED, NOT_SHOWN, NOT_SHOWN], NOT_SHOWN, "2 not shown, 1 reversed"),
+        ([REVERSED, REVERSED, NOT_SHOWN], REVERSED, "1 not shown, 2 reversed"),
+        ([SHOWN, LEFT_OPEN], SHOWN, "1 shown, 1 left open"),
+        ([LEFT_OPEN, NOT_RUN], NOT_SHOWN, "1 left open, 1 not run"),
         ([SHOWN, REVERSED], NOT_SHOWN, "1 shown, 1 reversed"),
         ([SHOWN, NOT_RUN], SHOWN, "1 shown, 1 not run"),
         ([NOT_RUN], "no records", ""),

@@ -278,7 +278,7 @@ def test_smooth_models_agree_more_than_relus(tmp_path, digits):
     assert len(names) == 15
     for name in names:  # with one accuracy for all, no function is more accurate
         expected = NOT_SHOWN if "more_accurate" in name else SHOWN
-        assert verdict(tmp_path, f"smelu.{name}").verdict == expected, name
+        assert verdict(tmp_path, f"smelu.{name}").evidence.direction == expected, name
     text = "".join(study_tables(Runs(tmp_path), "smelu"))
     assert "| prediction difference |" in text
     assert "smelu beta=2.5" in text
@@ -288,7 +288,7 @@ def test_a_relu_that_agrees_more_is_seen_and_one_optimizer_does_not_wait_for_the
     store(tmp_path, "smelu-figure-4", smooth({"relu": 0.3}), digits)
     for name in ("smooth_models_agree_more", "smelu_has_the_better_trade_off", "other_measures_say_the_same"):
         result = verdict(tmp_path, f"smelu.{name}_with_sgd")
-        assert result.verdict == "reversed", name
+        assert result.verdict == "doubted", name  # from torch's start, where the paper has Keras'
         assert all(part.difference < 0 for part in result.evidence.parts)
         waiting = verdict(tmp_path, f"smelu.{name}_with_adagrad")
         assert waiting.verdict == "no records"
@@ -555,11 +555,11 @@ def test_accuracy_and_the_width_of_the_knee(smooth, best, wide, expected, tmp_pa
 
     store(tmp_path, "smelu-figure-4", outcome, digits)
     result = verdict(tmp_path, "smelu.smooth_activations_can_be_more_accurate_with_sgd")
-    assert result.verdict == expected
+    assert result.evidence.direction == expected
     (part,) = result.evidence.parts
     assert f"swish beta={best} " in part.says  # the most accurate of all
     wider = verdict(tmp_path, "smelu.wider_knees_agree_more_with_sgd")
-    assert wider.verdict == (SHOWN if wide > 0 else NOT_SHOWN)
+    assert wider.evidence.direction == (SHOWN if wide > 0 else NOT_SHOWN)
     narrowest, steps = wider.evidence.parts
     assert (narrowest.difference > 0) == (wide > 0)
     assert f"smelu beta={4 if wide > 0 else 0.5} lower than smelu beta=0.25" in narrowest.says
@@ -580,7 +580,7 @@ def test_smelu_is_comparable_where_it_is_behind_by_little(others, accuracy, expe
 
     store(tmp_path, "smelu-figure-4", outcome, digits)
     result = verdict(tmp_path, "smelu.smelu_is_comparable_or_superior_with_sgd")
-    assert result.verdict == expected
+    assert result.evidence.direction == expected
     assert len(result.evidence.parts) == 10
     assert "smelu beta=2 better than gelu beta=2 in accuracy, or behind by less than 0.1" in [
         part.says.partition(": ")[2] for part in result.evidence.parts
@@ -645,8 +645,11 @@ def test_a_table_shows_training_accuracies_and_says_which_runs_it_shares(tmp_pat
     mine, theirs = ("".join(study_tables(runs, stem)) for stem in ("eafo", "mollification"))
     assert "| here | on the training examples, % |" in mine
     assert re.search(r"^\| gelu \|.* \| 100\.00 \|$", mine, flags=re.M)
-    assert "\nThese runs are those of `mollification-table-1`, too, and count once.\n" in mine
-    assert "\nThe runs of relu, gelu, elu, prelu, celu, silu, mish, crrelu are those of `eafo-table-1`, too," in theirs
+    assert "\nAll rows are the same runs as those of `mollification-table-1`, and count once.\n" in mine
+    assert (
+        "\nThe rows relu, gelu, elu, prelu, celu, silu, mish, crrelu are the same runs as those of `eafo-table-1`,"
+        in theirs
+    )
 
 
 def test_what_became_of_eps_is_told(tmp_path, digits):
@@ -783,7 +786,7 @@ def test_statements_take_the_papers_own_data_as_soon_as_they_are_there(tmp_path,
     for name in ("best_in_a_small_network", "best_student", "few_bits_cost_no_accuracy", "price_lowers_the_rate"):
         result = verdict(tmp_path, f"squaf.{name}")
         assert (result.verdict, result.stand_in) == (SHOWN, ""), name
-    assert len(verdict(tmp_path, "squaf.smallest_gap").evidence.ran) == 7
+    assert verdict(tmp_path, "squaf.smallest_gap").counts in ("", "7 shown")
     assert verdict(tmp_path, "squaf.student_surpasses_its_teacher").verdict == NOT_THERE  # no record of a teacher
     assert verdict(tmp_path, "squaf.polyrelu_does_not_converge").verdict == NOT_SHOWN
 
