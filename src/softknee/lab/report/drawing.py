@@ -247,7 +247,11 @@ class Spot:
 
 
 def places_for(
-    spots: Sequence[Spot], *, spans: tuple[_Span, _Span] | None = None, lines: Sequence[Sequence[int]] = ()
+    spots: Sequence[Spot],
+    *,
+    spans: tuple[_Span, _Span] | None = None,
+    lines: Sequence[Sequence[int]] = (),
+    texts: Sequence[_Box] = (),
 ) -> list[str | None]:
     """A position for each text, such as "top right": one after the other, each where it covers least.
 
@@ -256,6 +260,7 @@ def places_for(
     Args:
         spans: what the axes go from and to; default from the first bar to the last.
         lines: the numbers of the spots that a line joins, for each line.
+        texts: what is written already, in pixels.
 
     >>> places_for([Spot(0, 0, "left"), Spot(1, 1, "right")])
     ['top right', 'bottom left']
@@ -283,7 +288,7 @@ def places_for(
         for (x, y), (u, v) in pairwise(at[spot] for spot in line):
             way = [(x + (u - x) * step / _STEPS, y + (v - y) * step / _STEPS) for step in range(1, _STEPS)]
             bars += [(a - 1, b - 1, a + 1, b + 1) for a, b in way]
-    written: list[_Box] = []
+    written = list(texts)
     positions: list[str | None] = [None] * len(spots)
     for place in sorted(range(len(spots)), key=lambda place: spots[place].rank):
         others = [point for other, point in enumerate(points) if other != place]
@@ -327,6 +332,20 @@ def _overlap(box: _Box, others: Sequence[_Box]) -> float:
 
 
 # -- the plane ----------------------------------------------------------------------------------------------
+
+_BETTER, _INSET = {"right": "better ↘", "left": "↙ better"}, 6.0  # in the lower corner, so many pixels from the axes
+
+
+def _toward(view: View) -> str:
+    return "right" if view.metric.larger_is_better else "left"
+
+
+def _better_at(view: View) -> _Box:
+    """Where that corner says which way is better."""
+    wide = len(_BETTER[_toward(view)]) * _LETTER
+    left = _ACROSS - _INSET - wide if _toward(view) == "right" else _INSET
+    return left, _INSET, left + wide, _INSET + _LINE
+
 
 _EDGE = 0.05  # of the width, left free at both ends
 _FAINT = 0.45  # many bars cross, and the points matter more
@@ -449,7 +468,7 @@ def written_at(view: View) -> Mapping[str, tuple[str, str]]:
     ]
     index = {row.label: place for place, row in enumerate(view.shown)}
     lines = [[index[row.label] for row in group.rows if row.label in index] for group in view.groups]
-    places = places_for(spots, spans=view.spans, lines=lines)
+    places = places_for(spots, spans=view.spans, lines=lines, texts=[_better_at(view)])
     return {row.label: (texts[row.label], place) for row, place in zip(view.shown, places, strict=True) if place}
 
 
@@ -471,7 +490,7 @@ def plane(summary: Summary) -> Figure | None:
         number(field, title=f"{measure.title}, {measure.unit}" if measure.unit else measure.title, domain=span)
         for field, measure, span in (("x", metric, view.spans[0]), ("y", spread, view.spans[1]))
     )
-    toward = "right" if metric.larger_is_better else "left"
+    toward = _toward(view)
     corner = {"x": {"value": "width" if toward == "right" else 0}, "y": {"value": "height"}}
     where, end, text = {"x": across, "y": upright}, {"field": "to"}, {"field": "text"}
     every = _points(view, groups)
@@ -493,12 +512,12 @@ def plane(summary: Summary) -> Figure | None:
         ),
         marks(
             "text",
-            [{"text": "better ↘" if toward == "right" else "↙ better"}],
+            [{"text": _BETTER[toward]}],
             {**corner, "text": text},
             align=toward,
             baseline="bottom",
-            dx=-6 if toward == "right" else 6,
-            dy=-6,
+            dx=-_INSET if toward == "right" else _INSET,
+            dy=-_INSET,
             style="remark",
         ),
     ]
