@@ -56,10 +56,9 @@ def crrelu_is_best(study: Study, printed: Mapping[str, float] | None = None) -> 
     return best_of(study, "crrelu", IN_VISION, printed=printed)
 
 
-_ALONE = ("2-deit", "2-tnt", "3-vit", "3-deit")  # for which nothing else stands in
 # By study: what is there in its place as long as it was not run, and how that differs; or how it differs itself.
 _INSTEAD = {
-    **{study: (study, PLAIN) for study in (CIFAR_10, ALL, *(f"eafo-table-{table}" for table in _ALONE))},
+    **{study: (study, PLAIN) for study in (CIFAR_10, ALL)},
     "eafo-table-1-deit": SMALL_DEIT,
     "eafo-table-1-tnt": SMALL_TNT,
     "eafo-table-2": SHORT_VIT,

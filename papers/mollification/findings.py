@@ -66,7 +66,8 @@ SMALL_CONVNEXT = (
 )
 # By study: what is there in its place as long as it was not run, and how that differs; or how it differs itself.
 _INSTEAD = {
-    **{study: (study, PLAIN) for study, *_ in _TABLES if not study.endswith("augmented")},
+    VIT: (VIT, PLAIN),
+    CONVNEXT: (CONVNEXT, PLAIN),
     f"{VIT}-vit-cifar-100": SHORT_VIT,
     f"{VIT}-deit": SMALL_DEIT,
     f"{VIT}-tnt": SMALL_TNT,
@@ -76,10 +77,10 @@ _INSTEAD = {
 
 def otherwise(study: str, instead: Mapping[str, tuple[str, str]]) -> str:
     """What is otherwise in the training of a study, or of what stands in for it."""
-    if study.endswith("augmented"):
-        return AUGMENTED
-    other, how = instead.get(study, (study, PLAIN))
-    return SMALL if other.endswith("-small") else TRAINING if how == PLAIN else OTHERWISE
+    other, how = instead.get(study, (study, ""))
+    if other.endswith("-small"):
+        return SMALL
+    return TRAINING if how == PLAIN else OTHERWISE if how else AUGMENTED
 
 
 def _different(study: str, printed: object) -> str:
