@@ -20,7 +20,7 @@ class Exhibit:
 
     recipes: the studies that run it; records: files among the paper's records that hold it, where no recipe does.
     where:   a sentence with a link, for what is drawn or counted and not trained, or what another study shows.
-    also:    what else is to be said of what the paper prints there, in Markdown.
+    also:    more about what the paper prints there, in Markdown.
     """
 
     place: str

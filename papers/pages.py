@@ -156,29 +156,38 @@ def front(entries: Sequence[Entry], judged: Sequence[Judged]) -> str:
     return text.format(made=_MADE, advice=advice, rows="\n".join(rows), versions=f"{VERSIONS_LINE}{versions}")
 
 
+_ADVISED_BY = (
+    *("mollification.smoothing_helps_vit_augmented", "mollification.smoothing_helps_convnext_augmented"),
+    *("mollification.srelu_is_best_in_vit_augmented", "mollification.a_narrow_knee_is_best"),
+    *("lambda_gelu.replacing_in_resnet", "lambda_gelu.a_temperature_is_a_learning_rate"),
+    *("smelu.smooth_models_agree_more_with_sgd", "smelu.layers_near_the_input_learn_a_negative_slope_on_mnist"),
+    *("squaf.training_every_squaf_overfits", "squaf.gains_in_decibels", "squaf.best_in_a_small_network"),
+    *("squaf.best_in_vgg13", "eafo.eps_turns_negative", "eafo.the_correction_helps_augmented"),
+    "eafo.entropy_does_more_than_the_loss",
+)
+
+
 def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     """What follows for somebody who trains a network, each sentence with its evidence, once that is there."""
-    needed = ("mollification.smoothing_helps_vit_augmented", "mollification.smoothing_helps_convnext_augmented")
-    needed += ("mollification.srelu_is_best_in_vit_augmented", "mollification.a_narrow_knee_is_best")
-    needed += ("lambda_gelu.replacing_in_resnet", "smelu.smooth_models_agree_more_with_sgd")
-    needed += ("squaf.training_every_squaf_overfits", "squaf.gains_in_decibels", "squaf.best_in_a_small_network")
-    needed += ("squaf.best_in_vgg13",)
-    needed += ("eafo.eps_turns_negative",)
-    needed += ("eafo.the_correction_helps_augmented",)
-    needed += ("eafo.entropy_does_more_than_the_loss", "lambda_gelu.a_temperature_is_a_learning_rate")
-    needed += ("smelu.layers_near_the_input_learn_a_negative_slope_on_mnist",)
-    if any(name not in judged or judged[name].evidence is None for name in needed):
+    if any(name not in judged or judged[name].evidence is None for name in _ADVISED_BY):
         return
 
-    def evidence(name: str, rival: str = "") -> str:
-        """The difference, or that from this rival, with its verdict as a link."""
-        stem, entry = name.partition(".")[0], judged[name]
-        parts = entry.evidence.parts if entry.evidence is not None and (rival or not entry.evidence.measured) else ()
-        chosen = [part for part in parts if f" than {rival} " in f"{part.says} "] if rival else parts[:1]
-        word = entry.word(chosen[0].direction) if rival and chosen else entry.verdict
-        setting = ", stand-in" if entry.stand_in else ""
-        measured = chosen[0].ours() if chosen and (rival or len(parts) == 1) else entry.measured
-        return f"{measured} ([{word}{setting}]({stem}/README.md#{FINDINGS.lower().replace(' ', '-')}))"
+    def linked(name: str, word: str) -> str:
+        return f"([{word}]({name.partition('.')[0]}/README.md#{FINDINGS.lower().replace(' ', '-')}))"
+
+    def verdict(name: str, direction: str) -> str:
+        return linked(name, direction + (", stand-in" if judged[name].stand_in else ""))
+
+    def evidence(name: str) -> str:
+        """What was found, with the verdict as a link."""
+        return f"{judged[name].measured} {verdict(name, judged[name].verdict)}"
+
+    def against(name: str, rival: str) -> str:
+        """The comparison with this one, with its direction as a link."""
+        entry = judged[name]
+        parts = [] if entry.evidence is None else entry.evidence.parts
+        (part,) = (part for part in parts if f" than {rival} " in part.says)
+        return f"{part.ours()} {verdict(name, entry.word(part.direction))}"
 
     def numbers(name: str) -> Mapping[str, float]:
         entry = judged[name].evidence
@@ -188,8 +197,8 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
         "**S-ReLU with delta = 0.001 adds nothing to ReLU that training shows**: S-ReLU less ReLU is "
         f"{evidence('mollification.smoothing_helps_vit_augmented')} in ViT-Tiny and "
         f"{evidence('mollification.smoothing_helps_convnext_augmented')} in ConvNeXt-Tiny, so that the "
-        f"{evidence('mollification.srelu_is_best_in_vit_augmented', 'gelu')} over GELU in ViT-Tiny are ReLU's. A wide "
-        f"knee costs accuracy: {evidence('mollification.a_narrow_knee_is_best', 'srelu delta=0.5')} for delta = 0.5 in "
+        f"{against('mollification.srelu_is_best_in_vit_augmented', 'gelu')} over GELU in ViT-Tiny are ReLU's. A wide "
+        f"knee costs accuracy: {against('mollification.a_narrow_knee_is_best', 'srelu delta=0.5')} for delta = 0.5 in "
         "a small ViT on Fashion-MNIST. Take ReLU."
     )
     swapped = numbers("lambda_gelu.replacing_in_resnet")
@@ -214,9 +223,9 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
     )
     yield (
         "**If you classify with SQUAF, train the first alone; to fit a function, train all**: training all of "
-        f"ViT-Tiny's costs accuracy, {evidence('squaf.training_every_squaf_overfits', 'squaf')}. Over the best other "
-        f"activation that was run the first alone is {evidence('squaf.best_in_a_small_network', 'silu')} in VGG-8, and "
-        f"{evidence('squaf.best_in_vgg13', 'gelu')} in VGG-13, both on CIFAR-100 with short schedules. With all "
+        f"ViT-Tiny's costs accuracy, {against('squaf.training_every_squaf_overfits', 'squaf')}. Over the best other "
+        f"activation that was run the first alone is {against('squaf.best_in_a_small_network', 'silu')} in VGG-8, and "
+        f"{against('squaf.best_in_vgg13', 'gelu')} in VGG-13, both on CIFAR-100 with short schedules. With all "
         f"trained SQUAF stores pictures {min(numbers('squaf.gains_in_decibels').values()):.0f} to "
         f"{max(numbers('squaf.gains_in_decibels').values()):.0f} dB above the next function "
         "([table 1](squaf/README.md#what-it-found-by-training)); begin with q of 0.1 to 0.2 there "
@@ -228,7 +237,7 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
         "**Take ReLU where you would take CRReLU in a vision transformer**: CRReLU less ReLU is "
         f"{evidence('eafo.the_correction_helps_augmented')} in ViT-Tiny. Its eps, which begins above 0, ends below it "
         f"in {eps['below']} of {eps['all']} layers and seeds here, in all of ViT-Tiny's and in none of some small "
-        f"networks' ([`eps_turns_negative`](eafo/README.md#{FINDINGS.lower().replace(' ', '-')}))."
+        f"networks' {linked('eafo.eps_turns_negative', '`eps_turns_negative`')}."
     )
     yield (
         "**If you need neither exact zeros nor ReLU in the end, a generalized SmeLU that rises to the left is worth "
@@ -254,17 +263,15 @@ def _advice(judged: Mapping[str, Judged]) -> Iterator[str]:
 def _counted(paper: Paper, entries: Sequence[Entry], judged: Sequence[Judged]) -> tuple[str, str]:
     """What became of the claims and findings of a paper: "31: 27 hold, 3 partly, 1 fail"; our own stand behind."""
     plural = {HOLDS: "hold", FAILS: "fail"}
-    claims = [
-        (entry.claim.place, plural.get(entry.verdict, entry.verdict)) for entry in entries if entry.claim.paper == paper
-    ]
+    claims = [(entry.claim.place, entry.verdict) for entry in entries if entry.claim.paper == paper]
+    claims = [(place, plural.get(verdict, verdict)) for place, verdict in claims]
     findings = [(entry.statement.place, entry.verdict) for entry in judged if entry.statement.paper == paper]
-    return _tally(claims, [plural.get(verdict, verdict) for verdict in (*VERDICTS, CRASHED)]), _tally(
-        findings, DIRECTIONS
-    )
+    order = [plural.get(verdict, verdict) for verdict in (*VERDICTS, CRASHED)]
+    return _tally(claims, order), _tally(findings, DIRECTIONS)
 
 
 def _tally(verdicts: Sequence[tuple[str, str]], order: Sequence[str]) -> str:
-    """Of (place, verdict)."""
+    """How often each verdict stands there, of pairs of a place and a verdict; those of our own apart."""
     theirs, ours = ([word for place, word in verdicts if place.startswith(OURS) == own] for own in (False, True))
     words = f"{len(theirs)}: {counted(theirs, order)}" if theirs else "none"
     return f"{words}; and of our own {counted(ours, order)}" if ours else words
@@ -566,7 +573,8 @@ def contents(paper: Paper, runs: Runs, stand_ins: Collection[str]) -> Iterator[s
 def _remark(name: str, runs: Runs, stand_ins: Collection[str]) -> str:
     """What a study is not: run, whole, of the paper's setting."""
     if name not in runs.names:
-        return f": not run{need_of(name)}"
-    part = "{} of {} rows were run".format(*runs.unfinished[name]) if name in runs.unfinished else ""
-    words = ", ".join(filter(None, ("stand-in" if name in stand_ins else "", part)))
-    return f": {words}" if words else ""
+        words = ["not run", need_of(name)]
+    else:
+        part = "{} of {} rows were run".format(*runs.unfinished[name]) if name in runs.unfinished else ""
+        words = ["stand-in" if name in stand_ins else "", part]
+    return f": {', '.join(filter(None, words))}" if any(words) else ""

@@ -60,22 +60,22 @@ def command_of(name: str) -> str:
 
 
 def need_of(name: str) -> str:
-    """What the study of this name takes, as a remark; nothing for a record that a command of its own makes.
+    """What the study of this name takes; empty for a record that a command of its own makes.
 
     >>> need_of("squaf-table-4-vit"), need_of("squaf-table-5")
-    (', takes ImageNet-1K', ', takes the weights of gpt2')
+    ('takes ImageNet-1K', 'takes the weights of gpt2')
     >>> need_of("squaf-table-7-wrn")
-    ', 11 rows of 5 seeds with 240 epochs'
+    '11 rows of 5 seeds with 240 epochs'
     """
     if name in COMMANDS:
         return ""
     recipe = recipe_named(name)
     if recipe.data.set == "imagenet":
-        return ", takes ImageNet-1K"
+        return "takes ImageNet-1K"
     kind, _, model = recipe.model.build.partition(":")
     if kind == "pretrained":
-        return f", takes the weights of {model}"
-    return f", {len(labels_of_recipe(recipe))} rows of {recipe.seeds.count} seeds with {recipe.length} epochs"
+        return f"takes the weights of {model}"
+    return f"{len(labels_of_recipe(recipe))} rows of {recipe.seeds.count} seeds with {recipe.length} epochs"
 
 
 def command_to_look(name: str) -> str:

@@ -105,8 +105,10 @@ def test_every_recipe_is_on_its_papers_page_and_what_was_run_with_a_command_for_
         page = recipe_file(name).parents[1] / "README.md"
         assert f"`{command_of_recipe(name)}`" in page.read_text("utf-8"), f"{name} has no place in an exhibits.yaml."
     for paper in PAPERS:
+        places = {name for exhibit in EXHIBITS[paper.stem] for name in exhibit.recipes}
+        assert {name for name in listed if recipe_file(name).parents[1].name == paper.stem} <= places
         text = _plain((site / "papers" / f"{paper.stem}.html").read_text(encoding="utf-8"))
-        for name in {name for exhibit in EXHIBITS[paper.stem] for name in exhibit.recipes}:
+        for name in places:
             stem = recipe_file(name).stem
             assert stem in text
             assert (f"{stem}: not run" in text) == (name not in runs.names), name
@@ -120,8 +122,8 @@ def test_every_recipe_is_on_its_papers_page_and_what_was_run_with_a_command_for_
             for row in rows:
                 assert all(f"{value:.4g}".rstrip("0") in text or f"{value:,.0f}" in text for value in row.values())
             done = " of ".join(map(str, runs.unfinished.get(name, ()))) or r"\d+ of \d+"
-            said = re.search(rf"\b{re.escape(stem)}: (stand-in, )?{done} rows were run", text)
-            assert (said is not None) == (name in runs.unfinished), name
+            remark = re.search(rf"\b{re.escape(stem)}: (stand-in, )?{done} rows were run", text)
+            assert (remark is not None) == (name in runs.unfinished), name
 
 
 def test_every_command_on_a_papers_page_is_understood():

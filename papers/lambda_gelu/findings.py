@@ -322,10 +322,10 @@ def replacing_after_hardening_costs_little(*studies: Study) -> Evidence:
 def the_bare_swap_costs_more(*studies: Study) -> Evidence:
     """What each model of hardened λ-GELU loses against what each of GELU does; printed is the paper's difference."""
     parts = [replace(drops_less(study, HARDENED, "gelu"), printed=_swap(study)) for study in studies]
-    return Evidence(parts, "; ".join(f"{study.name}: {_lost(study)}" for study in studies))
+    return Evidence(parts, "; ".join(f"{study.name}: {_swap_losses(study)}" for study in studies))
 
 
-def _lost(study: Study) -> str:
+def _swap_losses(study: Study) -> str:
     """What the replacement costs with GELU and after hardening."""
     bare, hardened = (mean(drops(study, label)) for label in ("gelu", HARDENED))
     return f"{hardened:z.2f} points lost after hardening, {bare:z.2f} with GELU"
@@ -356,7 +356,7 @@ def _replacing(
         little = better(f"less than {points} points after hardening", lost, float(points), larger=False, unit="points")
         less = replace(drops_less(study, HARDENED, "gelu"), printed=_swap(study))
         numbers = {"hardened": mean(lost), "gelu": mean(drops(study, "gelu"))}
-        return Evidence([little, less], _lost(study), numbers)
+        return Evidence([little, less], _swap_losses(study), numbers)
 
     decide.__doc__ = (
         f"What each hardened model loses of its test accuracy against {points} point{'s' * (points > 1)}, and against "
@@ -653,7 +653,7 @@ def _added(row: Mapping[str, Any], before: str) -> list[float]:
     return [after - loss for loss, after in zip(_losses(row, before), _losses(row, "replaced"), strict=True)]
 
 
-def _dearer(row: Mapping[str, Any], before: str) -> str:
+def _perplexity_increase(row: Mapping[str, Any], before: str) -> str:
     """By how much the replacement raises the perplexity."""
     return f"{100 * math.expm1(mean(_added(row, before))):+z.0f} %"
 
@@ -674,7 +674,8 @@ def replacing_breaks_language_models(*records: Record) -> Evidence:
         for name, before in ((_GELU, "free"), (_LAMBDA, "hardened"))
     ]
     words = [
-        f"{size}: {_dearer(rows[_GELU], 'free')} with GELU, {_dearer(rows[_LAMBDA], 'hardened')} after hardening"
+        f"{size}: {_perplexity_increase(rows[_GELU], 'free')} with GELU, "
+        f"{_perplexity_increase(rows[_LAMBDA], 'hardened')} after hardening"
         for size, rows in _by_size(records).items()
     ]
     return Evidence(parts, f"perplexity {'; '.join(words)}")

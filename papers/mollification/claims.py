@@ -643,7 +643,7 @@ def elu_and_celu_are_one() -> Finding:
     equal, other = (same(formula("elu", beta=beta), formula("celu", beta=beta)) for beta in (1, 2))
     printed = {"the mean": (43.1, 37.5), "CIFAR-10, the mean": (67.8, 67.6), "table 2": (30.3, 30.5)}
     return Finding(
-        r"at $\alpha = 1$, the value both have when nothing is said, they are one function, and elsewhere their "
+        r"at $\alpha = 1$, the default of both, they are one function, and elsewhere their "
         r"printed accuracies agree (CIFAR-10 67.8 and 67.6 %, ConvNeXt on CIFAR-100 30.3 and 30.5 %): either one of "
         r"them has another $\alpha$ here, which the paper does not say, or a number is wrong",
         parts={"at 1 they are two": not equal, "elsewhere they are": not other},

@@ -24,16 +24,16 @@ from ..statement import (
 statement = statements_of("mollification")
 
 VIT, CONVNEXT, DELTAS = "mollification-table-1", "mollification-table-2", "mollification-table-4"
-SMALL = "norms and biases do not decay, some training images are kept for validation, the last epoch counts"
-OTHERWISE = f"trained in bfloat16; {SMALL}"
+ALL_TRAININGS = "norms and biases do not decay, some training images are kept for validation, the last epoch counts"
+IN_BFLOAT16 = f"trained in bfloat16; {ALL_TRAININGS}"
 PLAIN = "crops and mirror images alone, of what timm provides"
 TRAINING = (
     "with so little augmentation most networks get nearly all training images right and most accuracies are above the "
-    f"paper's; {OTHERWISE}"
+    f"paper's; {IN_BFLOAT16}"
 )
-AUGMENTED = (
+AUGMENTATION = (
     "crops, mirror images, RandAugment, mixup, cutmix, erasing and smoothed labels, where the paper says no more than "
-    f"that timm provides its augmentation; {OTHERWISE}"
+    f"that timm provides its augmentation; {IN_BFLOAT16}"
 )
 _NO_RELU = "the paper has no plain ReLU, from which S-ReLU with its delta differs by less than 0.0002"
 # The means over three transformers on CIFAR-10; of ViT-Tiny's own row two cells are legible in our copy.
@@ -66,6 +66,7 @@ SMALL_CONVNEXT = (
 )
 # By study: what is there in its place as long as it was not run, and how that differs; or how it differs itself.
 _INSTEAD = {
+    DELTAS: (f"{DELTAS}-small", f"a ViT of two blocks of width 32 on 20,000 images of Fashion-MNIST, {_EPOCHS}"),
     VIT: (VIT, PLAIN),
     CONVNEXT: (CONVNEXT, PLAIN),
     f"{VIT}-vit-cifar-100": SHORT_VIT,
@@ -79,8 +80,8 @@ def otherwise(study: str, instead: Mapping[str, tuple[str, str]]) -> str:
     """What is otherwise in the training of a study, or of what stands in for it."""
     other, how = instead.get(study, (study, ""))
     if other.endswith("-small"):
-        return SMALL
-    return TRAINING if how == PLAIN else OTHERWISE if how else AUGMENTED
+        return ALL_TRAININGS
+    return TRAINING if how == PLAIN else IN_BFLOAT16 if how else AUGMENTATION
 
 
 def _different(study: str, printed: object) -> str:
@@ -134,7 +135,6 @@ def a_narrow_knee_is_best(study: Study) -> Evidence:
     return Evidence(wins(study, narrow, wide, "accuracy"))
 
 
-SMALL_VIT = "a ViT of two blocks of width 32 on 20,000 images of Fashion-MNIST, 8 epochs without augmentation"
 NARROW = [
     statement(
         name=name,
@@ -142,8 +142,8 @@ NARROW = [
         says=f"A narrow knee is best in ViT-Tiny on {data}: delta = 0.001 before seven wider ones.",
         needs=[study],
         labels=["srelu delta=0.001"],
-        different=otherwise(study, {DELTAS: (f"{DELTAS}-small", "")}),
-        **stands_in(study, {DELTAS: (f"{DELTAS}-small", SMALL_VIT)}),
+        different=otherwise(study, _INSTEAD),
+        **stands_in(study, _INSTEAD),
     )(a_narrow_knee_is_best)
     for name, study, data in (
         ("a_narrow_knee_is_best", DELTAS, "CIFAR-10"),
@@ -157,7 +157,7 @@ NARROW = [
     says="ReLU leaves units dead, and S-ReLU, whose slope does not vanish left of 0 at once, avoids that.",
     needs=[f"{VIT}-augmented"],
     labels=["srelu", "relu"],
-    different=f"{AUGMENTED}; {ADDED}",
+    different=f"{AUGMENTATION}; {ADDED}",
 )
 def srelu_leaves_fewer_dead_units(study: Study) -> Evidence:
     """The share of dead units after training, with S-ReLU and with ReLU."""
@@ -169,7 +169,7 @@ def srelu_leaves_fewer_dead_units(study: Study) -> Evidence:
     says="S-ReLU with delta = 0.001 is as accurate as ReLU: both within one point of each other in four studies.",
     needs=[VIT, f"{VIT}-augmented", CONVNEXT, f"{CONVNEXT}-augmented"],
     labels=["srelu", "relu"],
-    different=f"two of the studies have crops and mirror images alone; {OTHERWISE}; {_NO_RELU}; {ADDED}",
+    different=f"two of the studies have crops and mirror images alone; {IN_BFLOAT16}; {_NO_RELU}; {ADDED}",
 )
 def srelu_is_as_accurate_as_relu(*studies: Study) -> Evidence:
     """An equivalence test of the test accuracies with a margin of one point."""

@@ -42,7 +42,7 @@ _AT_END = "the best value lies at an end of our grid"
 _ENDS = "a comparison is left open where a side that did not win it has its best value of beta at an end of our grid"
 
 
-def searched(
+def open_at_ends(
     study: Study,
     parts: Sequence[Part],
     sides: Sequence[tuple[str, str]],
@@ -62,7 +62,7 @@ def searched(
         replace(part, says=f"{part.says} ({_AT_END})", direction=LEFT_OPEN) if at_end else part
         for part, at_end in zip(judged, ends, strict=True)
     ]
-    words = told(left, f"left open, since {_AT_END}", [label for at_end in ends for label in at_end])
+    words = with_left_open(left, _AT_END, [label for at_end in ends for label in at_end])
     return Evidence(left, words, numbers or {})
 
 
@@ -82,13 +82,13 @@ def _at_end(study: Study, label: str) -> bool:
     return len(betas) > 1 and betas[label] in (min(betas.values()), max(betas.values()))
 
 
-def told(parts: Sequence[Part], why: str, labels: Iterable[str]) -> str:
-    """The differences that count and the labels that do not; empty where all of them count."""
-    short = _short(labels)
-    return "; ".join(filter(None, (ranges(parts), f"{why}: {short}"))) if short else ""
+def with_left_open(parts: Sequence[Part], why: str, labels: Iterable[str]) -> str:
+    """The differences that count, and the labels that do not with the reason; empty where all of them count."""
+    families = _by_family(labels)
+    return "; ".join(filter(None, (ranges(parts), f"left open, since {why}: {families}"))) if families else ""
 
 
-def _short(labels: Iterable[str]) -> str:
+def _by_family(labels: Iterable[str]) -> str:
     """Labels in one line, each family named once: "smelu beta=2.5, 3, 4; swish beta=0.25"."""
     families: dict[str, list[str]] = {}
     for label in dict.fromkeys(labels):
@@ -150,10 +150,15 @@ def _lowest(study: Study, labels: Iterable[str], measure: str = "delta_1") -> st
     return min(differences, key=lambda label: (math.isnan(differences[label]), differences[label]))
 
 
+def _lowest_of_each(study: Study) -> list[str]:
+    """Of each family the label with the lowest prediction difference."""
+    return [_lowest(study, labels_of(study, family)) for family in families_of(study)]
+
+
 def _agree_with_relu(study: Study, labels: Sequence[str], numbers: Mapping[str, float] | None = None) -> Evidence:
     """Each label, the best of its family, against ReLU by delta 1."""
     parts = [part for label in labels for part in agrees_more(study, label, ["relu"])]
-    return searched(study, parts, [(label, "relu") for label in labels], numbers)
+    return open_at_ends(study, parts, [(label, "relu") for label in labels], numbers)
 
 
 def _most_accurate(study: Study, labels: Iterable[str]) -> str:
@@ -170,7 +175,7 @@ def _most_accurate(study: Study, labels: Iterable[str]) -> str:
 )
 def smooth_models_agree_more(study: Study) -> Evidence:
     """Of each family the value of beta whose models agree most, against ReLU, by the jackknife of delta 1."""
-    best = [_lowest(study, labels_of(study, family)) for family in families_of(study)]
+    best = _lowest_of_each(study)
     return _agree_with_relu(study, best, {label: difference(study, label) for label in study.outcomes})
 
 
@@ -183,7 +188,7 @@ def smooth_models_agree_more(study: Study) -> Evidence:
 def difference_depends_on_the_activation(study: Study) -> Evidence:
     """Of each family the value of beta with the lowest delta 1, and ReLU: the lowest of them against the highest, by
     the interval of the jackknife against that share of the lowest."""
-    labels = ["relu", *(_lowest(study, labels_of(study, family)) for family in families_of(study))]
+    labels = ["relu", *_lowest_of_each(study)]
     low = _lowest(study, labels)
     high = max(labels, key=lambda label: (not math.isnan(difference(study, label)), difference(study, label)))
     share = (0.1 if study.name.startswith(ADAGRAD) else 0.3) * difference(study, low)
@@ -208,7 +213,7 @@ def smelu_has_the_better_trade_off(study: Study) -> Evidence:
     accurate = [label for label, part in zip(smelus, behind, strict=True) if part.direction != SHOWN]
     if not accurate:
         none = Part(f"{study.name}: a SmeLU as accurate as ReLU", REVERSED)
-        return searched(study, [none], [(_most_accurate(study, smelus), "relu")])
+        return open_at_ends(study, [none], [(_most_accurate(study, smelus), "relu")])
     return _agree_with_relu(study, [_lowest(study, accurate)])
 
 
@@ -225,7 +230,7 @@ def smooth_activations_can_be_more_accurate(study: Study) -> Evidence:
     best = [_most_accurate(study, labels_of(study, family)) for family in families_of(study)]
     parts = corrected([part for label in best for part in wins(study, label, ["relu"], "accuracy")])
     first = _most_accurate(study, best)
-    return searched(study, [parts[best.index(first)]], [(first, "relu")], means)
+    return open_at_ends(study, [parts[best.index(first)]], [(first, "relu")], means)
 
 
 @with_each_optimizer(
@@ -258,7 +263,7 @@ def other_measures_say_the_same(study: Study) -> Evidence:
     """The SmeLU with the lowest delta 1 against ReLU, by each of the other measures."""
     best = _lowest(study, labels_of(study, "smelu"))
     parts = [part for measure in OTHER_MEASURES for part in agrees_more(study, best, ["relu"], measure)]
-    return searched(study, parts, [(best, "relu")] * len(parts))
+    return open_at_ends(study, parts, [(best, "relu")] * len(parts))
 
 
 _ROOM = 0.1  # points of accuracy: a quarter of the axis of the error in the figure for Adagrad, 0.8 to 1.2 %
@@ -268,18 +273,18 @@ _ROOM = 0.1  # points of accuracy: a quarter of the axis of the error in the fig
     "smelu_is_comparable_or_superior",
     place="Section 5, MNIST, and section 6, last paragraph",
     says=", SmeLU can be comparable or superior to other smooth activations, in prediction difference and in accuracy.",
-    different=f"{_SETTING}; {_LEGEND}; {ADDED}",
+    different=f"{_FAMILIES}; {ADDED}",
 )
 def smelu_is_comparable_or_superior(study: Study) -> Evidence:
     """Of each family the value of beta with the lowest delta 1: SmeLU's against each other, by delta 1 and by accuracy.
     It is comparable where the 95 % interval has it behind by less than a tenth of the lowest delta 1 (the least change
     that the paper calls substantial) and by less than 0.1 points (a quarter of its axis of the error with Adagrad);
     all of these have to hold, which needs no correction."""
-    smelu, *others = [_lowest(study, labels_of(study, family)) for family in families_of(study)]
+    smelu, *others = _lowest_of_each(study)
     room = 0.1 * difference(study, _lowest(study, [smelu, *others]))
     parts = [_no_worse(part, room) for part in agrees_more(study, smelu, others)]
     parts += [_no_worse(part, _ROOM) for part in wins(study, smelu, others, "accuracy")]
-    return searched(study, parts, [(smelu, other) for other in others] * 2)
+    return open_at_ends(study, parts, [(smelu, other) for other in others] * 2)
 
 
 def _no_worse(part: Part, room: float) -> Part:
@@ -295,9 +300,9 @@ def _no_worse(part: Part, room: float) -> Part:
 def swish_agrees_less(study: Study) -> Evidence:
     """The best of every other family against the best Swish, by the jackknife of delta 1."""
     swish = _lowest(study, labels_of(study, "swish"))
-    others = [_lowest(study, labels_of(study, family)) for family in families_of(study) if family != "swish"]
+    others = [label for label in _lowest_of_each(study) if label != swish]
     parts = [part for label in others for part in agrees_more(study, label, [swish])]
-    return searched(study, parts, [(label, swish) for label in others])
+    return open_at_ends(study, parts, [(label, swish) for label in others])
 
 
 SWISH = [
@@ -367,7 +372,7 @@ def _of_those_that_learned(parts: Sequence[Part], studies: Sequence[Study], fami
     more."""
     labels = [(study, label) for study in studies for name in ("relu", family) for label in labels_of(study, name)]
     left = [label for study, label in labels if not _learned(study, label)]
-    return Evidence(parts, told(parts, "left open, since models learned nothing", left))
+    return Evidence(parts, with_left_open(parts, "models learned nothing", left))
 
 
 def _agreeing(study: Study, labels: Sequence[str], measure: str) -> str:
@@ -555,7 +560,7 @@ def smooth_online_models_agree_more(study: Study) -> Evidence:
     """Of each family the value of beta whose models agree most, against ReLU, by the relative delta 1."""
     best = [_agreeing(study, labels_of(study, family), RELATIVE) for family in FAMILIES]
     parts = [part for label in best for part in _agree(study, label, ["relu"], RELATIVE)]
-    return searched(study, parts, [(label, "relu") for label in best])
+    return open_at_ends(study, parts, [(label, "relu") for label in best])
 
 
 def _acceptable(study: Study, family: str) -> str | None:
@@ -593,7 +598,7 @@ def _trades_better(study: Study, pairs: Iterable[tuple[str, str]]) -> tuple[list
 def smooth_online_models_have_better_trade_offs(study: Study) -> Evidence:
     """Of each family but SoftPlus, and of its values whose mean progressive log loss is no higher than ReLU's, the one
     whose models agree most, against ReLU."""
-    return searched(study, *_trades_better(study, product(FAMILIES[:-1], ["relu"])))
+    return open_at_ends(study, *_trades_better(study, product(FAMILIES[:-1], ["relu"])))
 
 
 @statement(
@@ -622,7 +627,7 @@ def selu_is_inferior_online(study: Study) -> Evidence:
     best = [_best_loss(study, family) for family in families_of(study)]
     parts = [part for label in best for part in _beat(study, label, ["selu"], "log_loss")]
     parts += [part for label in best for part in _agree(study, label, ["selu"], RELATIVE)]
-    return searched(study, parts, [(label, "selu") for label in best] * 2)
+    return open_at_ends(study, parts, [(label, "selu") for label in best] * 2)
 
 
 @statement(
@@ -635,7 +640,7 @@ def selu_is_inferior_online(study: Study) -> Evidence:
 def three_families_trade_best_online(study: Study) -> Evidence:
     """Of each family's values whose mean progressive log loss is no higher than ReLU's the one whose models agree most:
     each of the three against each of the two, by the relative delta 1."""
-    return searched(study, *_trades_better(study, product(("smelu", "gelu", "swish"), ("mish", "tanhexp"))))
+    return open_at_ends(study, *_trades_better(study, product(("smelu", "gelu", "swish"), ("mish", "tanhexp"))))
 
 
 @statement(
@@ -650,7 +655,7 @@ def smelu_agrees_and_swish_predicts_better_online(study: Study) -> Evidence:
     most, by the relative delta 1; and the Swish and the SmeLU with the lowest mean log loss, by that."""
     parts, sides = _trades_better(study, [("smelu", "swish")])
     swish, smelu = _best_loss(study, "swish"), _best_loss(study, "smelu")
-    return searched(study, [*parts, *_beat(study, swish, [smelu], "log_loss")], [*sides, (swish, smelu)])
+    return open_at_ends(study, [*parts, *_beat(study, swish, [smelu], "log_loss")], [*sides, (swish, smelu)])
 
 
 # -- learned with the network: appendix B -----------------------------------------------------------------

@@ -167,8 +167,8 @@ def test_models_that_learned_nothing_can_neither_win_nor_lose(tmp_path, rows):
     parts = result["smelu_models_of_clicks_agree_more"].evidence.parts
     assert {part.direction for part in parts} == {"left open"}
     assert "40 models of smelu beta=2.5 learned nothing" in parts[-1].says
-    told = "left open, since models learned nothing: smelu beta=1, 2.5"
-    assert result["smelu_models_of_clicks_agree_more"].measured == told
+    measured = "left open, since models learned nothing: smelu beta=1, 2.5"
+    assert result["smelu_models_of_clicks_agree_more"].measured == measured
     assert "3 supported" in result["smooth_online_models_agree_more"].counts  # the other families
 
 

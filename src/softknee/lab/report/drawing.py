@@ -333,20 +333,6 @@ def _overlap(box: _Box, others: Sequence[_Box]) -> float:
 
 # -- the plane ----------------------------------------------------------------------------------------------
 
-_BETTER, _INSET = {"right": "better ↘", "left": "↙ better"}, 6.0  # in the lower corner, so many pixels from the axes
-
-
-def _toward(view: View) -> str:
-    return "right" if view.metric.larger_is_better else "left"
-
-
-def _better_at(view: View) -> _Box:
-    """Where that corner says which way is better."""
-    wide = len(_BETTER[_toward(view)]) * _LETTER
-    left = _ACROSS - _INSET - wide if _toward(view) == "right" else _INSET
-    return left, _INSET, left + wide, _INSET + _LINE
-
-
 _EDGE = 0.05  # of the width, left free at both ends
 _FAINT = 0.45  # many bars cross, and the points matter more
 _ARROWS = {(-1, 1): "↖", (0, 1): "↑", (1, 1): "↗", (-1, 0): "←", (1, 0): "→", (-1, -1): "↙", (0, -1): "↓", (1, -1): "↘"}
@@ -433,6 +419,20 @@ def interval_of(row: Row, measure: Measure) -> _Span | None:
     if result is None or result.interval is None or len(row.seeds) < FEWEST_DRAWN:
         return None
     return measure.scale * result.interval[0], measure.scale * result.interval[1]
+
+
+_BETTER, _INSET = {"right": "better ↘", "left": "↙ better"}, 6.0  # in the lower corner, so many pixels from the axes
+
+
+def _toward(view: View) -> str:
+    return "right" if view.metric.larger_is_better else "left"
+
+
+def _better_at(view: View) -> _Box:
+    """Where that corner says which way is better."""
+    wide = len(_BETTER[_toward(view)]) * _LETTER
+    left = _ACROSS - _INSET - wide if _toward(view) == "right" else _INSET
+    return left, _INSET, left + wide, _INSET + _LINE
 
 
 def written_at(view: View) -> Mapping[str, tuple[str, str]]:
